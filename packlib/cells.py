@@ -1,0 +1,98 @@
+"""RNN, GRU and LSTM as the book writes them: one step, then a walk over ``batch_sizes``.
+
+A step takes the input's part of the gates, ``gi = x @ w_ih.T + b_ih``, which needs no past and is
+computed for all rows at once; the state's part has to wait for the step before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from packlib.sequence import PackedSequence, layout_of
+
+State = Tensor | tuple[Tensor, ...]
+
+
+def rnn_step(gi: Tensor, h: Tensor, w_hh: Tensor, b_hh: Tensor | None,
+             activation: Callable[[Tensor], Tensor] = torch.tanh) -> Tensor:
+    """Elman's step: gi (b, H), h (b, H) -> h (b, H)."""
+    return activation(gi + F.linear(h, w_hh, b_hh))
+
+
+def gru_step(gi: Tensor, h: Tensor, w_hh: Tensor, b_hh: Tensor | None) -> Tensor:
+    """Gated recurrent step, gates r, z, n as torch stacks them: gi (b, 3H), h (b, H) -> (b, H).
+
+    As in torch, the reset gate multiplies ``W_hn h + b_hn``, after the product.
+    """
+    ir, iz, in_ = gi.chunk(3, dim=1)
+    hr, hz, hn = F.linear(h, w_hh, b_hh).chunk(3, dim=1)
+    r, z = torch.sigmoid(ir + hr), torch.sigmoid(iz + hz)
+    n = torch.tanh(in_ + r * hn)
+    return n + z * (h - n)
+
+
+def lstm_step(gi: Tensor, state: tuple[Tensor, Tensor], w_hh: Tensor, b_hh: Tensor | None,
+              w_hr: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """LSTM step, gates i, f, g, o as torch stacks them: gi (b, 4H), (h, c) -> (h, c).
+
+    With ``w_hr`` (P, H) the hidden state is projected to (b, P), torch's ``proj_size``.
+    """
+    h, c = state
+    i, f, g, o = (gi + F.linear(h, w_hh, b_hh)).chunk(4, dim=1)
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    h = torch.sigmoid(o) * torch.tanh(c)
+    return (h if w_hr is None else F.linear(h, w_hr)), c
+
+
+def run_packed(cell: Callable[[Tensor, Any], Any], packed: PackedSequence,
+               state: State) -> tuple[PackedSequence, Any]:
+    """Run any cell over a packed batch; at each step it sees only the sequences still running.
+
+    Args:
+        cell: ``cell(x, state) -> state`` with x (b, *) and the state a tensor (b, *) or a tuple
+            of them, the first being the output: ``torch.nn.LSTMCell`` is one.
+        packed: data (N, *).
+        state: the first state (B, *), rows in the user's order.
+
+    Returns:
+        The outputs, packed alike, and each sequence's last state (B, *) in the user's order.
+
+    Law: equals running each sequence alone.
+
+    Raises:
+        ValueError: the state does not have B rows.
+
+    >>> from packlib import pack_sequence
+    >>> p = pack_sequence([torch.tensor([1., 2.]), torch.tensor([3., 4., 5.])],
+    ...                   enforce_sorted=False)
+    >>> total = run_packed(lambda x, s: s + x, p, torch.zeros(2))[1]
+    >>> total
+    tensor([ 3., 12.])
+    """
+    layout = layout_of(packed)
+    many = isinstance(state, tuple)
+    states = state if isinstance(state, tuple) else (state,)
+    for i, s in enumerate(states):
+        if s.dim() == 0 or len(s) != layout.num_sequences:
+            raise ValueError(f"state{f'[{i}]' if many else ''} must have one row for each of "
+                             f"{layout.num_sequences} sequences, got shape {tuple(s.shape)}")
+    if packed.sorted_indices is not None:
+        states = tuple(s.index_select(0, packed.sorted_indices) for s in states)
+    outputs, ended = [], []
+    for x in packed.data.split(packed.batch_sizes.tolist()):
+        if len(x) < len(states[0]):  # the shortest sequences have ended: set their state aside
+            ended.append(tuple(s[len(x):] for s in states))
+            states = tuple(s[:len(x)] for s in states)
+        new = cell(x, states if many else states[0])
+        states = new if many else (new,)
+        outputs.append(states[0])
+    ended.append(states)
+    last = tuple(torch.cat(pieces[::-1]) for pieces in zip(*ended, strict=True))
+    if packed.unsorted_indices is not None:
+        last = tuple(s.index_select(0, packed.unsorted_indices) for s in last)
+    return PackedSequence.like(packed, torch.cat(outputs)), last if many else last[0]

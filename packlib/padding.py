@@ -1,0 +1,193 @@
+"""Padding: a list of sequences to a grid and back, and the mask of a grid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from numbers import Integral, Number, Real
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from packlib.layout import Ints, Layout, check_lengths
+from packlib.ops import put
+
+
+def pad_sequence(sequences: Tensor | list[Tensor], batch_first: bool = False,
+                 padding_value: float = 0.0, padding_side: str = "right") -> Tensor:
+    """Stack sequences (L_i, *) into one grid: (T, B, *), or (B, T, *) if ``batch_first``.
+
+    Law: row ``b`` is sequence ``b``, then ``padding_value`` up to the longest length ``T`` (before
+    it, with ``padding_side="left"``; a packed batch wants right padding).
+
+    Raises:
+        RuntimeError: no sequences, or trailing dimensions or devices that differ (torch broadcasts
+            some of them in silence).
+        TypeError: an element is not a tensor, or dtypes differ (torch casts to the first's).
+
+    >>> pad_sequence([torch.tensor([1, 2]), torch.tensor([3, 4, 5, 6, 7])], batch_first=True)
+    tensor([[1, 2, 0, 0, 0],
+            [3, 4, 5, 6, 7]])
+    """
+    check_bool("batch_first", batch_first)
+    check_padding_side(padding_side)
+    sequences = check_sequences(sequences, "pad_sequence")
+    padding_value = check_padding_value(padding_value, sequences[0].dtype)
+    lengths = np.array([len(s) for s in sequences], dtype=np.int64)
+    layout = Layout.from_lengths(lengths)
+    total, size = layout.num_steps, len(sequences)
+    flat = torch.cat(sequences)
+    index = layout.filled(total, batch_first, flat.device, padding_side)
+    grid = put(flat, index, padding_value)
+    return grid.view((size, total) if batch_first else (total, size), *flat.shape[1:])
+
+
+def unpad_sequence(padded_sequences: Tensor, lengths: Tensor | list[int],
+                   batch_first: bool = False, *, padding_side: str = "right") -> list[Tensor]:
+    """Cut a padded grid into its sequences (lengths[b], *). The grid is left as it is.
+
+    Law: undoes ``pad_sequence``. (torch's own transposes its argument in place.)
+
+    Raises:
+        ValueError: the number of lengths is not the batch size, or a length is negative or longer
+            than the grid (torch cuts it to fit, in silence).
+
+    >>> unpad_sequence(torch.tensor([[1, 2, 0], [3, 4, 5]]), [2, 3], batch_first=True)
+    [tensor([1, 2]), tensor([3, 4, 5])]
+    """
+    check_bool("batch_first", batch_first)
+    check_padding_side(padding_side)
+    counts = check_lengths(lengths)
+    size, total = check_grid("padded_sequences", padded_sequences, batch_first)
+    if len(counts) != size:
+        raise ValueError(f"lengths has {len(counts)} entries for {size} sequences"
+                         + other_layout(padded_sequences, len(counts), batch_first))
+    if len(counts) and counts.min() < 0:
+        raise ValueError(f"lengths must be at least 0, got {counts.min()}")
+    check_fit(counts, total, padded_sequences, batch_first)
+    rows = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
+    start = total - counts if padding_side == "left" else np.zeros_like(counts)
+    return [row[a:a + n] for row, a, n in
+            zip(rows.unbind(0), start.tolist(), counts.tolist(), strict=True)]
+
+
+def lengths_to_mask(lengths: Tensor | list[int], max_len: int | None = None) -> Tensor:
+    """True where a step is real: (B, T) bool on the lengths' device, T = ``max_len`` or longest.
+
+    Law: its row sums are the lengths; its column sums, without zeros, are ``batch_sizes``.
+
+    Raises:
+        ValueError: a length is negative or above ``max_len``.
+
+    >>> lengths_to_mask([2, 3])
+    tensor([[ True,  True, False],
+            [ True,  True,  True]])
+    """
+    counts = check_lengths(lengths)
+    longest = int(counts.max(initial=0))
+    total = longest if max_len is None else max_len
+    if len(counts) and counts.min() < 0:
+        raise ValueError(f"lengths must be at least 0, got {counts.min()}")
+    if longest > total:
+        raise ValueError(f"max_len={total} is shorter than the longest of lengths, {longest}")
+    device = lengths.device if isinstance(lengths, Tensor) else torch.device("cpu")
+    return torch.from_numpy(np.arange(total) < counts[:, None]).to(device)
+
+
+def mask_to_lengths(mask: Tensor) -> Tensor:
+    """Lengths (B,) int64 of a mask (B, T) that is True on real steps.
+
+    Raises:
+        TypeError: the mask is not bool.
+        ValueError: a row has a real step after padding: no length describes it.
+
+    >>> mask_to_lengths(torch.tensor([[True, True, False], [True, True, True]]))
+    tensor([2, 3])
+    """
+    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+        found = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+        raise TypeError(f"mask must be a bool Tensor, got {found}")
+    if mask.dim() != 2:
+        raise ValueError(f"mask must be (B, T), got {tuple(mask.shape)}")
+    if (mask[:, 1:] & ~mask[:, :-1]).any():
+        raise ValueError("mask has real steps after padding; is it padded on the left, or True on "
+                         "the padding (then use ~mask)?")
+    return mask.sum(1)
+
+
+def check_bool(name: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        hint = ". Lengths or batch_sizes are not needed here: a PackedSequence knows them" if (
+            isinstance(value, (Tensor, list, tuple))) else ""
+        raise TypeError(f"argument '{name}' must be bool, not {type(value).__name__}{hint}")
+
+
+def check_padding_side(side: str) -> None:
+    if side not in ("left", "right"):
+        raise RuntimeError(f"Expected padding_side to be one of left or right, but got {side}.")
+
+
+def check_padding_value(value: Any, dtype: torch.dtype) -> Any:
+    """The padding value as a number that ``dtype`` can hold."""
+    if isinstance(value, Tensor) and value.dim() == 0:
+        value = value.item()
+    if not isinstance(value, Number):
+        raise TypeError(f"argument 'padding_value' must be Number, not {type(value).__name__}")
+    whole = isinstance(value, Integral) or (isinstance(value, Real) and float(value).is_integer())
+    if not (dtype.is_floating_point or dtype.is_complex or whole):
+        raise RuntimeError(f"padding_value={value} cannot be converted to {dtype}")
+    return value
+
+
+def check_sequences(sequences: Any, function: str) -> list[Tensor]:
+    """The sequences as a list of tensors that agree in dtype, device and trailing dimensions."""
+    if not isinstance(sequences, Iterable):
+        raise RuntimeError(f"{function}: Expected iterable for input sequences, but got arg of "
+                           f"type: {type(sequences)}")
+    made = list(sequences)
+    if not made:
+        raise RuntimeError("received an empty list of sequences")
+    for i, s in enumerate(made):
+        if not isinstance(s, Tensor):
+            raise TypeError(f"expected Tensor as element {i} in sequences, but got "
+                            f"{type(s).__name__}: torch.tensor({s!r:.40}) makes one")
+        if s.dim() == 0:
+            raise RuntimeError(f"sequences[{i}] is a single number; a sequence has at least one "
+                               "dimension, its steps")
+        if s.dtype != made[0].dtype:
+            raise TypeError(f"sequences[{i}] is {s.dtype}, but sequences[0] is {made[0].dtype}: "
+                            "give all one dtype")
+        if s.device != made[0].device:
+            raise RuntimeError(f"sequences[{i}] is on {s.device}, but sequences[0] is on "
+                               f"{made[0].device}: move all to one device")
+        if s.shape[1:] != made[0].shape[1:]:
+            raise RuntimeError(
+                f"sequences[{i}] has steps of shape {tuple(s.shape[1:])}, but sequences[0] of "
+                f"{tuple(made[0].shape[1:])}: only the first dimension, the length, may differ")
+    return made
+
+
+def check_grid(name: str, grid: Any, batch_first: bool) -> tuple[int, int]:
+    """Batch size and number of steps of a padded grid."""
+    if not isinstance(grid, Tensor):
+        raise TypeError(f"argument '{name}' must be Tensor, not {type(grid).__name__}")
+    if grid.dim() < 2:
+        raise IndexError(f"{name} must have at least 2 dimensions, (B, T) or (T, B), got shape "
+                         f"{tuple(grid.shape)}")
+    return (grid.shape[0], grid.shape[1]) if batch_first else (grid.shape[1], grid.shape[0])
+
+
+def check_fit(lengths: Ints, total: int, grid: Tensor, batch_first: bool) -> None:
+    if len(lengths) and lengths.max() > total:
+        i = int(lengths.argmax())
+        raise ValueError(f"lengths[{i}]={lengths[i]}, but the input has only T={total} steps "
+                         f"(shape {tuple(grid.shape)}, batch_first={batch_first})"
+                         + other_layout(grid, len(lengths), batch_first))
+
+
+def other_layout(grid: Tensor, size: int, batch_first: bool) -> str:
+    other = grid.shape[1] if batch_first else grid.shape[0]
+    read = "(B, T)" if batch_first else "(T, B)"
+    hint = f"; the input is read as {read} = {tuple(grid.shape[:2])}"
+    return hint + (f". Did you mean batch_first={not batch_first}?" if other == size else "")

@@ -1,0 +1,245 @@
+"""``PackedSequence``: torch's, checked when it is made, and with names for what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.utils import rnn as torch_rnn
+
+from packlib.layout import Layout
+
+
+def invert_permutation(permutation: Tensor | None) -> Tensor | None:
+    """Return the inverse of a permutation ``(B,)``: ``inverse[permutation[i]] = i``.
+
+    Raises:
+        TypeError: it is not a tensor of int64.
+        RuntimeError: it is not a permutation (values are checked on the CPU only).
+
+    >>> invert_permutation(torch.tensor([1, 2, 0]))
+    tensor([2, 0, 1])
+    """
+    if permutation is None:
+        return None
+    _check_permutation("permutation", permutation, permutation.numel()
+                       if isinstance(permutation, Tensor) else 0)
+    count = torch.arange(permutation.numel(), device=permutation.device)
+    return torch.empty_like(permutation).scatter_(0, permutation, count)
+
+
+class PackedSequence(torch_rnn.PackedSequence):
+    """A batch of sequences without padding, step after step; longest sequence first in each step.
+
+    It is a subclass of torch's, so ``torch.nn.LSTM`` takes it. ``data`` is (N, *) with N = sum of
+    lengths, ``batch_sizes`` (T,) int64 on the CPU, ``sorted_indices`` and ``unsorted_indices``
+    (B,) int64 on the data's device, or None when the batch came sorted.
+
+    Law: ``batch_sizes`` never grows, each is at least 1, and they add up to ``len(data)``.
+
+    Raises:
+        TypeError, ValueError: a field breaks the law. torch accepts such a batch, and gives wrong
+            numbers or kills the process later.
+
+    >>> p = PackedSequence(torch.tensor([1, 4, 2, 5, 3]), torch.tensor([2, 2, 1]))
+    >>> p.lengths
+    tensor([3, 2])
+    >>> p.sequence(1)
+    tensor([4, 5])
+    """
+
+    def __new__(cls, data: Any, batch_sizes: Tensor | None = None,
+                sorted_indices: Tensor | None = None,
+                unsorted_indices: Tensor | None = None) -> PackedSequence:
+        if batch_sizes is None:  # torch takes the pair as one argument too
+            if not (isinstance(data, (list, tuple)) and len(data) == 2):
+                raise AssertionError("Expected data to be a list or tuple of length 2")
+            data, batch_sizes = data
+        _check_fields(data, batch_sizes, sorted_indices, unsorted_indices)
+        if unsorted_indices is None:
+            unsorted_indices = invert_permutation(sorted_indices)
+        return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
+
+    @classmethod
+    def from_layout(cls, data: Tensor, layout: Layout) -> PackedSequence:
+        """Packed ``data`` (N, *) with the layout it was packed by; not checked again."""
+        order = None if layout.order is None else torch.from_numpy(layout.order).to(data.device)
+        sizes = torch.from_numpy(layout.batch_sizes)
+        return cls._made(layout, data, sizes, order, invert_permutation(order))
+
+    @property
+    def layout(self) -> Layout:
+        """Where each step of each sequence lies; made once and kept."""
+        if "_layout" not in self.__dict__:
+            self.__dict__["_layout"] = layout_of(self)
+        return self.__dict__["_layout"]
+
+    @property
+    def lengths(self) -> Tensor:
+        """Lengths (B,) in the user's order, int64, on the CPU."""
+        return torch.from_numpy(self.layout.lengths.copy())
+
+    @property
+    def num_sequences(self) -> int:
+        """Number of sequences B. (``len(p)`` is 4, the number of fields, as in torch.)"""
+        return self.layout.num_sequences
+
+    @property
+    def device(self) -> torch.device:
+        return self.data.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.data.dtype
+
+    def sequence(self, i: int) -> Tensor:
+        """Sequence ``i`` of the user's order, (lengths[i], *)."""
+        if not -self.num_sequences <= i < self.num_sequences:
+            raise IndexError(f"sequence {i} of a batch of {self.num_sequences}")
+        rows = self.layout.rows_of(i % self.num_sequences)
+        return self.data.index_select(0, torch.from_numpy(rows).to(self.device))
+
+    def with_data(self, data: Tensor) -> PackedSequence:
+        """The same sequences with other values: ``data`` (N, *) row for row; the order is kept."""
+        return self.like(self, data)
+
+    def map(self, fn: Callable[[Tensor], Tensor]) -> PackedSequence:
+        """Apply ``fn``, (N, *) -> (N, *), to the data: linear layers, embeddings, activations.
+
+        >>> p = PackedSequence(torch.tensor([1., 4., 2.]), torch.tensor([2, 1]))
+        >>> p.map(torch.neg).data
+        tensor([-1., -4., -2.])
+        """
+        return self.with_data(fn(self.data))
+
+    def detach(self) -> PackedSequence:
+        """The same values, cut off from the graph."""
+        return self.with_data(self.data.detach())
+
+    @classmethod
+    def like(cls, packed: torch_rnn.PackedSequence, data: Tensor) -> PackedSequence:
+        """``data`` (N, *) in the layout of ``packed``, which may be torch's own."""
+        layout = layout_of(packed)
+        if not isinstance(data, Tensor) or data.dim() == 0 or len(data) != len(packed.data):
+            found = tuple(data.shape) if isinstance(data, Tensor) else type(data).__name__
+            raise ValueError(f"data must have {len(packed.data)} rows, one for each real step, "
+                             f"got {found}")
+
+        def near(indices: Tensor | None) -> Tensor | None:
+            return None if indices is None else indices.to(data.device)
+
+        fields = (packed.batch_sizes, near(packed.sorted_indices), near(packed.unsorted_indices))
+        return cls._made(layout, data, *fields)
+
+    @classmethod
+    def _made(cls, layout: Layout, *fields: Any) -> PackedSequence:
+        made = torch_rnn.PackedSequence_.__new__(cls, *fields)
+        made.__dict__["_layout"] = layout
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), tuple(self)  # the plan is made again where it arrives
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, (tuple, Tensor)):
+            raise TypeError("a PackedSequence cannot be indexed like a tensor: its steps have "
+                            "different sizes. Use .sequence(i) for one sequence, .data for all "
+                            "rows, or pad_packed_sequence(p) for a grid")
+        return super().__getitem__(key)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if isinstance(other, torch_rnn.PackedSequence):
+            raise TypeError("PackedSequences are not compared with ==; compare their .data with "
+                            "torch.equal or torch.testing.assert_close(p, q)")
+        return NotImplemented
+
+    __hash__ = tuple.__hash__
+
+    def _no_arithmetic(self, *_: Any) -> NoReturn:
+        raise TypeError("arithmetic on a PackedSequence would join its fields as a tuple; "
+                        "use p.map(fn), or p.with_data(p.data + q.data) for two of one layout")
+
+    __add__ = __radd__ = __mul__ = __rmul__ = __sub__ = __rsub__ = _no_arithmetic
+    __truediv__ = __rtruediv__ = __matmul__ = __neg__ = __pow__ = _no_arithmetic
+    __lt__ = __le__ = __gt__ = __ge__ = _no_arithmetic
+
+
+def layout_of(packed: torch_rnn.PackedSequence) -> Layout:
+    """The layout of a packed batch, torch's or ours."""
+    if isinstance(packed, PackedSequence) and "_layout" in packed.__dict__:
+        return packed.__dict__["_layout"]
+    if not isinstance(packed, torch_rnn.PackedSequence):
+        raise TypeError(f"expected a PackedSequence, got {type(packed).__name__}: pack it first "
+                        "with pack_padded_sequence or pack_sequence")
+    if not isinstance(packed, PackedSequence):
+        _check_fields(*packed)
+    order = packed.sorted_indices
+    return Layout.from_batch_sizes(packed.batch_sizes.numpy(),
+                                   None if order is None else order.cpu().numpy())
+
+
+def _check_fields(data: Any, batch_sizes: Any, sorted_indices: Any, unsorted_indices: Any) -> None:
+    if not isinstance(data, Tensor):
+        raise TypeError(f"data must be a Tensor, got {type(data).__name__}")
+    _check_batch_sizes(data, batch_sizes)
+    size = int(batch_sizes[0])
+    for name, indices in (("sorted_indices", sorted_indices),
+                          ("unsorted_indices", unsorted_indices)):
+        if indices is not None:
+            _check_permutation(name, indices, size)
+    if sorted_indices is None or unsorted_indices is None:
+        return
+    if sorted_indices.is_cpu and unsorted_indices.is_cpu and not np.array_equal(
+            sorted_indices.numpy()[unsorted_indices.numpy()], np.arange(size)):
+        raise ValueError("unsorted_indices must be the inverse of sorted_indices, got "
+                         f"{_some(unsorted_indices)} for {_some(sorted_indices)}")
+
+
+def _check_batch_sizes(data: Tensor, batch_sizes: Any) -> None:
+    hint = ("batch_sizes has one entry for each time step: how many sequences still run there; "
+            "they are not the lengths")
+    if not isinstance(batch_sizes, Tensor):
+        raise TypeError(f"batch_sizes must be a Tensor, got {type(batch_sizes).__name__}; {hint}")
+    if batch_sizes.device.type != "cpu":
+        raise ValueError("batch_sizes should always be on CPU, got device "
+                         f"{batch_sizes.device}; steps are counted on the host")
+    if batch_sizes.dim() != 1 or batch_sizes.dtype != torch.int64:
+        raise TypeError("batch_sizes must be a 1D tensor of torch.int64, got "
+                        f"{batch_sizes.dim()}D {batch_sizes.dtype}; {hint}")
+    sizes = batch_sizes.numpy()
+    if len(sizes) == 0:
+        raise RuntimeError("batch_sizes can not be empty")
+    if (sizes < 1).any():
+        raise ValueError(f"batch_sizes must be at least 1, got {_some(batch_sizes)}")
+    if (np.diff(sizes) > 0).any():
+        raise ValueError(f"batch_sizes must never grow, got {_some(batch_sizes)}: sequences go "
+                         f"longest first; {hint}")
+    if data.dim() == 0 or sizes.sum() != len(data):
+        rows = len(data) if data.dim() else 0
+        raise ValueError(f"batch_sizes add up to {sizes.sum()} steps, but data has {rows} rows; "
+                         f"{hint}")
+
+
+def _check_permutation(name: str, indices: Any, size: int) -> None:
+    if not isinstance(indices, Tensor):
+        raise TypeError(f"{name} must be a Tensor, got {type(indices).__name__}")
+    if indices.dtype != torch.int64:
+        raise RuntimeError(f"{name} must be torch.int64, got {indices.dtype}")
+    if indices.dim() != 1:
+        raise IndexError(f"{name} must be 1D, got {indices.dim()}D")
+    if len(indices) != size:
+        raise ValueError(f"{name} must have one entry for each of {size} sequences, "
+                         f"got {len(indices)}")
+    if indices.device.type == "cpu" and not np.array_equal(np.sort(indices.numpy()),
+                                                           np.arange(size)):
+        raise RuntimeError(f"{name} must hold each of 0 to {size - 1} once, got {_some(indices)}")
+
+
+def _some(values: Tensor) -> str:
+    shown = values[:8].tolist()
+    return str(shown) if len(values) <= 8 else f"{shown[:-1]} and {len(values) - 7} more"
