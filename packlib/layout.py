@@ -116,7 +116,7 @@ class Layout:
     def from_batch_sizes(cls, batch_sizes: Ints, order: Ints | None = None) -> Layout:
         lengths = conjugate(batch_sizes)
         if order is not None:
-            lengths = lengths[_invert(order)]
+            lengths = lengths[np.argsort(order)]
         return cls(lengths, batch_sizes, order)
 
     @property
@@ -126,6 +126,15 @@ class Layout:
     @property
     def num_steps(self) -> int:
         return len(self.batch_sizes)
+
+    @cached_property
+    def inverse(self) -> Ints | None:
+        """Place of each of the user's sequences, longest first ``(B,)``; None if sorted."""
+        if self.order is None:
+            return None
+        inverse = np.empty_like(self.order)
+        inverse[self.order] = np.arange(len(self.order))
+        return inverse
 
     @cached_property
     def offsets(self) -> Ints:
@@ -154,7 +163,7 @@ class Layout:
 
     def rows_of(self, i: int) -> Ints:
         """The packed rows of the user's sequence ``i``, step by step."""
-        rank = i if self.order is None else int(_invert(self.order)[i])
+        rank = i if self.inverse is None else int(self.inverse[i])
         return self.offsets[: self.lengths[i]] + rank
 
     def reversed(self, device: torch.device) -> Index:
@@ -200,9 +209,3 @@ class Layout:
             rows, cells = make()
             self._indices[key] = Index(torch.from_numpy(rows).to(key[-1]), cells)
         return self._indices[key]
-
-
-def _invert(permutation: Ints) -> Ints:
-    inverse = np.empty_like(permutation)
-    inverse[permutation] = np.arange(len(permutation))
-    return inverse

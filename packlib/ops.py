@@ -16,12 +16,12 @@ from packlib.layout import Index
 
 def take(grid: Tensor, index: Index) -> Tensor:
     """Packed rows ``(N, *)`` out of a flat grid ``(cells, *)``."""
-    return _Take.apply(grid, index)
+    return _Take.apply(grid, index) if _tracked(grid) else _take(grid, index)
 
 
 def put(data: Tensor, index: Index, value: float | complex | bool = 0.0) -> Tensor:
     """A flat grid ``(cells, *)`` that holds the packed rows ``(N, *)``, and ``value`` elsewhere."""
-    return _Put.apply(data, index, value)
+    return _Put.apply(data, index, value) if _tracked(data) else _put(data, index, value)
 
 
 def split(data: Tensor, lengths: list[int]) -> list[Tensor]:
@@ -33,10 +33,25 @@ def split(data: Tensor, lengths: list[int]) -> list[Tensor]:
     return list(_Split.apply(data, lengths))
 
 
+def _tracked(tensor: Tensor) -> bool:
+    return tensor.requires_grad and torch.is_grad_enabled()
+
+
+def _take(grid: Tensor, index: Index) -> Tensor:
+    return grid.index_select(0, index.rows)
+
+
+def _put(data: Tensor, index: Index, value: float | complex | bool) -> Tensor:
+    if len(data) == 0:
+        return data.new_full((index.cells, *data.shape[1:]), value)
+    grid = data.index_select(0, index.slots)
+    return grid.index_fill_(0, index.pads, value) if index.cells > len(data) else grid
+
+
 class _Take(torch.autograd.Function):
     @staticmethod
     def forward(grid: Tensor, index: Index) -> Tensor:
-        return grid.index_select(0, index.rows)
+        return _take(grid, index)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -50,10 +65,7 @@ class _Take(torch.autograd.Function):
 class _Put(torch.autograd.Function):
     @staticmethod
     def forward(data: Tensor, index: Index, value: float | complex | bool) -> Tensor:
-        if len(data) == 0:
-            return data.new_full((index.cells, *data.shape[1:]), value)
-        grid = data.index_select(0, index.slots)
-        return grid.index_fill_(0, index.pads, value) if index.cells > len(data) else grid
+        return _put(data, index, value)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

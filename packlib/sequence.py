@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import rnn as torch_rnn
 
-from packlib.layout import Layout
+from packlib.layout import Ints, Layout
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
@@ -66,9 +66,11 @@ class PackedSequence(torch_rnn.PackedSequence):
     @classmethod
     def from_layout(cls, data: Tensor, layout: Layout) -> PackedSequence:
         """Packed ``data`` (N, *) with the layout it was packed by; not checked again."""
-        order = None if layout.order is None else torch.from_numpy(layout.order).to(data.device)
+        def near(indices: Ints | None) -> Tensor | None:
+            return None if indices is None else torch.from_numpy(indices).to(data.device)
+
         sizes = torch.from_numpy(layout.batch_sizes)
-        return cls._made(layout, data, sizes, order, invert_permutation(order))
+        return cls._made(layout, data, sizes, near(layout.order), near(layout.inverse))
 
     @property
     def layout(self) -> Layout:

@@ -1,0 +1,78 @@
+"""pack, unpack, list to packed and packed to list: torch's time over packlib's."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+import torch
+from race import THREADS, geometric_mean, lengths, race, save
+from torch.nn.utils import rnn as torch_rnn
+
+import packlib
+
+CASES = [(32, 100, 64), (64, 100, 256), (256, 512, 64), (512, 1000, 1), (64, 2000, 300)]
+KINDS = ["uniform", "skewed"]
+MOVES = ["pack", "unpack", "list to packed", "packed to list"]
+
+
+def move(rnn, name: str, x: torch.Tensor, lens: torch.Tensor, grad: bool) -> Callable[[], object]:
+    """One move as a call without arguments, with its backward if ``grad``; ``rnn`` is the rival."""
+    packed = rnn.pack_padded_sequence(x, lens, batch_first=True, enforce_sorted=False)
+    packed = packed._replace(data=packed.data.detach().requires_grad_(grad))
+    grid = x.detach().requires_grad_(grad)
+    pieces = [row[:n].clone().requires_grad_(grad) for row, n in zip(x, lens.tolist(), strict=True)]
+
+    def run() -> list[torch.Tensor]:
+        if name == "pack":
+            return [rnn.pack_padded_sequence(grid, lens, True, False).data]
+        if name == "unpack":
+            return [rnn.pad_packed_sequence(fresh(), batch_first=True)[0]]
+        if name == "list to packed":
+            return [rnn.pack_sequence(pieces, enforce_sorted=False).data]
+        return rnn.unpack_sequence(fresh())
+
+    def fresh():  # a packed batch as it comes out of a layer: no plan is kept from the last call
+        return torch_rnn.PackedSequence(*packed)
+
+    ones = [torch.ones_like(out) for out in run()]
+    leaves = {"pack": [grid], "list to packed": pieces}.get(name, [packed.data])
+    if not grad:
+        return run
+    return lambda: torch.autograd.grad(run(), leaves, ones)
+
+
+def measure(cases: list[tuple[int, int, int]], rounds: int) -> tuple[list[dict], dict[str, float]]:
+    rows: list[dict] = []
+    print(f"{'case':>16} {'lengths':8} {'move':15} {'forward':>8} {'with backward':>14}  (torch / packlib)")
+    for case in cases:
+        for kind in KINDS:
+            torch.manual_seed(0)
+            size, longest, features = case
+            x, lens = torch.randn(size, longest, features), lengths(kind, size, longest)
+            for name in MOVES:
+                row: dict = {"case": case, "lengths": kind, "move": name}
+                for grad, key in ((False, "forward"), (True, "forward_backward")):
+                    slow = grad and size * longest * features > 2e7
+                    times = race({"torch": move(torch_rnn, name, x, lens, grad),
+                                  "packlib": move(packlib, name, x, lens, grad)},
+                                 rounds=3 if slow else rounds)
+                    row[key] = round(times["torch"] / times["packlib"], 2)
+                rows.append(row)
+                print(f"{case!s:>16} {kind:8} {name:15} {row['forward']:8.2f} "
+                      f"{row['forward_backward']:14.2f}", flush=True)
+    summary = {f"{stat}_{key}": of([row[key] for row in rows])
+               for key in ("forward", "forward_backward")
+               for stat, of in (("geometric_mean", geometric_mean), ("worst", min))}
+    return rows, summary
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="two small cases, nothing written")
+    quick = parser.parse_args().quick
+    torch.set_num_threads(THREADS)
+    rows, summary = measure(CASES[:2] if quick else CASES, 3 if quick else 9)
+    print(*(f"{name}: {value:.2f}" for name, value in summary.items()), sep="\n")
+    if not quick:
+        save("moves", rows, summary)
