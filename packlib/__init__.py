@@ -4,6 +4,7 @@ Change one import line: every name of ``torch.nn.utils.rnn`` is here, with its a
 """
 
 from packlib.cells import run_packed
+from packlib.checks import check
 from packlib.packing import (
     pack_padded_sequence,
     pack_sequence,
@@ -19,6 +20,7 @@ __all__ = [
     "LSTM",
     "RNN",
     "PackedSequence",
+    "check",
     "invert_permutation",
     "lengths_to_mask",
     "mask_to_lengths",

@@ -50,14 +50,15 @@ def lstm_step(gi: Tensor, state: tuple[Tensor, Tensor], w_hh: Tensor, b_hh: Tens
 
 
 def run_packed(cell: Callable[[Tensor, Any], Any], packed: PackedSequence,
-               state: State) -> tuple[PackedSequence, Any]:
+               state: State | None = None) -> tuple[PackedSequence, Any]:
     """Run any cell over a packed batch; at each step it sees only the sequences still running.
 
     Args:
         cell: ``cell(x, state) -> state`` with x (b, *) and the state a tensor (b, *) or a tuple
             of them, the first being the output: ``torch.nn.LSTMCell`` is one.
         packed: data (N, *).
-        state: the first state (B, *), rows in the user's order.
+        state: the first state (B, *), rows in the user's order. None leaves it to the cell: the
+            first call is ``cell(x, None)``.
 
     Returns:
         The outputs, packed alike, and each sequence's last state (B, *) in the user's order.
@@ -65,6 +66,7 @@ def run_packed(cell: Callable[[Tensor, Any], Any], packed: PackedSequence,
     Law: equals running each sequence alone.
 
     Raises:
+        TypeError: the state is neither a tensor nor a tuple of tensors.
         ValueError: the state does not have B rows.
 
     >>> from packlib import pack_sequence
@@ -75,20 +77,19 @@ def run_packed(cell: Callable[[Tensor, Any], Any], packed: PackedSequence,
     tensor([ 3., 12.])
     """
     layout = layout_of(packed)
-    many = isinstance(state, tuple)
-    states = state if isinstance(state, tuple) else (state,)
-    for i, s in enumerate(states):
-        if s.dim() == 0 or len(s) != layout.num_sequences:
-            raise ValueError(f"state{f'[{i}]' if many else ''} must have one row for each of "
-                             f"{layout.num_sequences} sequences, got shape {tuple(s.shape)}")
+    many = isinstance(state, (tuple, list))
+    states = () if state is None else tuple(state) if many else (state,)
+    _check_states(states, layout.num_sequences)
     if packed.sorted_indices is not None:
         states = tuple(s.index_select(0, packed.sorted_indices) for s in states)
     outputs, ended = [], []
     for x in packed.data.split(packed.batch_sizes.tolist()):
-        if len(x) < len(states[0]):  # the shortest sequences have ended: set their state aside
-            ended.append(tuple(s[len(x):] for s in states))
-            states = tuple(s[:len(x)] for s in states)
-        new = cell(x, states if many else states[0])
+        if states and len(x) < len(states[0]):  # the shortest have ended: set their state aside
+            cut = [len(x), len(states[0]) - len(x)]
+            states, gone = zip(*(s.split(cut) for s in states), strict=True)
+            ended.append(gone)
+        new = cell(x, states if many else states[0] if states else None)
+        many = isinstance(new, tuple)
         states = new if many else (new,)
         outputs.append(states[0])
     ended.append(states)
@@ -96,3 +97,12 @@ def run_packed(cell: Callable[[Tensor, Any], Any], packed: PackedSequence,
     if packed.unsorted_indices is not None:
         last = tuple(s.index_select(0, packed.unsorted_indices) for s in last)
     return PackedSequence.like(packed, torch.cat(outputs)), last if many else last[0]
+
+
+def _check_states(states: tuple[Any, ...], size: int) -> None:
+    for s in states:
+        if not isinstance(s, Tensor):
+            raise TypeError(f"state must be a Tensor or a tuple of them, got {type(s).__name__}")
+        if s.dim() == 0 or len(s) != size:
+            raise ValueError(f"state must have one row for each of {size} sequences, got shape "
+                             f"{tuple(s.shape)}")

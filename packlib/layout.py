@@ -67,31 +67,44 @@ def check_lengths(lengths: Any, name: str = "lengths") -> Ints:
             + ("a mask is not a length, use mask.sum(1)" if values.dtype == torch.bool else
                "round them yourself, so that a fraction is not cut off in silence")
         )
-    return np.array(values.cpu().numpy(), dtype=np.int64)  # a copy: the caller may change his own
+    return host(values).astype(np.int64)  # a copy: the caller may change his own
+
+
+def host(integers: Tensor) -> Ints:
+    """The values of an integer tensor, in numpy; one copy from the device if it is on one."""
+    try:
+        return integers.cpu().numpy()
+    except RuntimeError:  # inside torch.func.grad tensors have no storage to look into
+        return np.array(integers.tolist(), dtype=np.int64).reshape(integers.shape)
 
 
 @dataclass(frozen=True)
 class Index:
     """Where each packed row lies in a padded grid of ``cells`` cells, and the way back.
 
-    ``rows`` ``(N,)``: the cell of each packed row. ``slots`` ``(cells,)``: the packed row of each
-    cell, 0 for padding. ``pads``: the cells that are padding.
+    ``rows`` ``(N,)``: the cell of each packed row (``cell`` on the host). ``slots`` ``(cells,)``:
+    the packed row of each cell, 0 for padding. ``pads``: the cells that are padding.
     """
 
-    rows: Tensor
+    cell: Ints
     cells: int
+    device: torch.device
+
+    @cached_property
+    def rows(self) -> Tensor:
+        return torch.from_numpy(self.cell).to(self.device)
 
     @cached_property
     def slots(self) -> Tensor:
-        count = torch.arange(len(self.rows), device=self.rows.device)
-        return torch.zeros(self.cells, dtype=torch.int64, device=self.rows.device).index_copy_(
-            0, self.rows, count
-        )
+        slots = np.zeros(self.cells, dtype=np.int64)
+        slots[self.cell] = np.arange(len(self.cell))
+        return torch.from_numpy(slots).to(self.device)
 
     @cached_property
     def pads(self) -> Tensor:
-        real = torch.zeros(self.cells, dtype=torch.bool, device=self.rows.device)
-        return (~real.index_fill_(0, self.rows, True)).nonzero().squeeze(1)
+        empty = np.ones(self.cells, dtype=bool)
+        empty[self.cell] = False
+        return torch.from_numpy(np.flatnonzero(empty)).to(self.device)
 
 
 @dataclass(frozen=True)
@@ -207,5 +220,5 @@ class Layout:
     def _index(self, key: tuple[Any, ...], make: Any) -> Index:
         if key not in self._indices:
             rows, cells = make()
-            self._indices[key] = Index(torch.from_numpy(rows).to(key[-1]), cells)
+            self._indices[key] = Index(rows, cells, key[-1])
         return self._indices[key]

@@ -49,6 +49,8 @@ def _put(data: Tensor, index: Index, value: float | complex | bool) -> Tensor:
 
 
 class _Take(torch.autograd.Function):
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(grid: Tensor, index: Index) -> Tensor:
         return _take(grid, index)
@@ -63,6 +65,8 @@ class _Take(torch.autograd.Function):
 
 
 class _Put(torch.autograd.Function):
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(data: Tensor, index: Index, value: float | complex | bool) -> Tensor:
         return _put(data, index, value)

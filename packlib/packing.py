@@ -7,15 +7,17 @@ import torch
 from torch import Tensor
 from torch.nn.utils import rnn as torch_rnn
 
-from packlib.layout import Ints, Layout, check_lengths
+from packlib.layout import Ints, Layout, check_lengths, host
 from packlib.ops import put, split, take
 from packlib.padding import (
     check_bool,
     check_fit,
     check_grid,
+    check_int,
     check_padding_side,
     check_padding_value,
     check_sequences,
+    flat_grid,
     other_layout,
 )
 from packlib.sequence import PackedSequence, layout_of
@@ -55,12 +57,11 @@ def pack_padded_sequence(input: Tensor, lengths: Tensor | list[int], batch_first
         raise RuntimeError("Expected `len(lengths)` to be equal to batch_size, but got "
                            f"{len(counts)} (batch_size={size})"
                            + other_layout(input, len(counts), batch_first))
+    check_fit(counts, total, input, batch_first)  # first, since a plan takes memory for T steps
     layout = _plan(counts, enforce_sorted)
-    check_fit(counts, total, input, batch_first)
-    if not input.is_contiguous() and input.transpose(0, 1).is_contiguous():
-        input, batch_first = input.transpose(0, 1), not batch_first  # a view; flatten would copy
-    index = layout.padded(total, batch_first, input.device, padding_side)
-    return PackedSequence.from_layout(take(input.flatten(0, 1), index), layout)
+    flat, batch_first = flat_grid(input, batch_first)
+    index = layout.padded(total, batch_first, flat.device, padding_side)
+    return PackedSequence.from_layout(take(flat, index), layout)
 
 
 def pad_packed_sequence(sequence: torch_rnn.PackedSequence, batch_first: bool = False,
@@ -127,14 +128,15 @@ def unpack_sequence(packed_sequences: torch_rnn.PackedSequence) -> list[Tensor]:
 
 
 def _plan(lengths: Ints, enforce_sorted: bool) -> Layout:
-    check_bool("enforce_sorted", enforce_sorted)
+    if not isinstance(enforce_sorted, int):  # torch takes 0 and 1 as well
+        check_bool("enforce_sorted", enforce_sorted)
     if (lengths < 1).any():
         i = int(lengths.argmin())
         raise RuntimeError("Length of all samples has to be greater than 0, but found an element "
                            f"in 'lengths' that is <= 0: lengths[{i}]={lengths[i]}")
     if not enforce_sorted:
         # torch's own call: its order of ties changes at 17 sequences, and results must be equal
-        order = torch.sort(torch.from_numpy(lengths), descending=True).indices.numpy()
+        order = host(torch.sort(torch.from_numpy(lengths), descending=True).indices)
         return Layout.from_lengths(lengths, order)
     if (np.diff(lengths) > 0).any():
         raise RuntimeError(
@@ -148,11 +150,9 @@ def _plan(lengths: Ints, enforce_sorted: bool) -> Layout:
 def _total_length(total_length: int | None, longest: int) -> int:
     if total_length is None:
         return longest
-    if isinstance(total_length, bool) or not isinstance(total_length, int | np.integer):
-        raise TypeError("argument 'total_length' must be int, not "
-                        f"{type(total_length).__name__}")
-    if total_length < longest:
+    total = check_int("total_length", total_length)
+    if total < longest:
         raise ValueError("Expected total_length to be at least the length of the longest sequence "
-                         f"in input, but got total_length={total_length} and max sequence length "
+                         f"in input, but got total_length={total} and max sequence length "
                          f"being {longest}")
-    return int(total_length)
+    return total

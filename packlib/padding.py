@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 from numbers import Integral, Number, Real
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from packlib.layout import Ints, Layout, check_lengths
-from packlib.ops import put
+from packlib.ops import put, split, take
 
 
 def pad_sequence(sequences: Tensor | list[Tensor], batch_first: bool = False,
@@ -40,7 +41,8 @@ def pad_sequence(sequences: Tensor | list[Tensor], batch_first: bool = False,
     flat = torch.cat(sequences)
     index = layout.filled(total, batch_first, flat.device, padding_side)
     grid = put(flat, index, padding_value)
-    return grid.view((size, total) if batch_first else (total, size), *flat.shape[1:])
+    shape = (size, total) if batch_first else (total, size)
+    return grid.view(*shape, *flat.shape[1:])
 
 
 def unpad_sequence(padded_sequences: Tensor, lengths: Tensor | list[int],
@@ -66,10 +68,9 @@ def unpad_sequence(padded_sequences: Tensor, lengths: Tensor | list[int],
     if len(counts) and counts.min() < 0:
         raise ValueError(f"lengths must be at least 0, got {counts.min()}")
     check_fit(counts, total, padded_sequences, batch_first)
-    rows = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
-    start = total - counts if padding_side == "left" else np.zeros_like(counts)
-    return [row[a:a + n] for row, a, n in
-            zip(rows.unbind(0), start.tolist(), counts.tolist(), strict=True)]
+    flat, batch_first = flat_grid(padded_sequences, batch_first)
+    index = Layout.from_lengths(counts).filled(total, batch_first, flat.device, padding_side)
+    return split(take(flat, index), counts.tolist())
 
 
 def lengths_to_mask(lengths: Tensor | list[int], max_len: int | None = None) -> Tensor:
@@ -86,7 +87,7 @@ def lengths_to_mask(lengths: Tensor | list[int], max_len: int | None = None) -> 
     """
     counts = check_lengths(lengths)
     longest = int(counts.max(initial=0))
-    total = longest if max_len is None else max_len
+    total = longest if max_len is None else check_int("max_len", max_len)
     if len(counts) and counts.min() < 0:
         raise ValueError(f"lengths must be at least 0, got {counts.min()}")
     if longest > total:
@@ -117,10 +118,20 @@ def mask_to_lengths(mask: Tensor) -> Tensor:
 
 
 def check_bool(name: str, value: Any) -> None:
-    if not isinstance(value, bool):
+    if not isinstance(value, bool | np.bool_):
         hint = ". Lengths or batch_sizes are not needed here: a PackedSequence knows them" if (
             isinstance(value, (Tensor, list, tuple))) else ""
         raise TypeError(f"argument '{name}' must be bool, not {type(value).__name__}{hint}")
+
+
+def check_int(name: str, value: Any) -> int:
+    """The value as an int; numpy's integers and tensors such as ``lengths.max()`` are ints too."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"argument '{name}' must be int, not {type(value).__name__}") from None
 
 
 def check_padding_side(side: str) -> None:
@@ -176,6 +187,13 @@ def check_grid(name: str, grid: Any, batch_first: bool) -> tuple[int, int]:
         raise IndexError(f"{name} must have at least 2 dimensions, (B, T) or (T, B), got shape "
                          f"{tuple(grid.shape)}")
     return (grid.shape[0], grid.shape[1]) if batch_first else (grid.shape[1], grid.shape[0])
+
+
+def flat_grid(grid: Tensor, batch_first: bool) -> tuple[Tensor, bool]:
+    """The cells in a row (cells, *), without a copy where that can be, and its own batch_first."""
+    if not grid.is_contiguous() and grid.transpose(0, 1).is_contiguous():
+        grid, batch_first = grid.transpose(0, 1), not batch_first
+    return grid.flatten(0, 1), batch_first
 
 
 def check_fit(lengths: Ints, total: int, grid: Tensor, batch_first: bool) -> None:

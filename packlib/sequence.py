@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import rnn as torch_rnn
 
-from packlib.layout import Ints, Layout
+from packlib.layout import Ints, Layout, host
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
@@ -97,6 +97,12 @@ class PackedSequence(torch_rnn.PackedSequence):
     def dtype(self) -> torch.dtype:
         return self.data.dtype
 
+    def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
+        """As torch's; the layout goes along, so nothing is read back from a device."""
+        moved = super().to(*args, **kwargs)
+        moved.__dict__["_layout"] = self.layout
+        return moved
+
     def sequence(self, i: int) -> Tensor:
         """Sequence ``i`` of the user's order, (lengths[i], *)."""
         if not -self.num_sequences <= i < self.num_sequences:
@@ -160,6 +166,10 @@ class PackedSequence(torch_rnn.PackedSequence):
                             "torch.equal or torch.testing.assert_close(p, q)")
         return NotImplemented
 
+    def __ne__(self, other: object) -> bool:  # tuple has its own, which compares tensors
+        equal = self.__eq__(other)
+        return equal if equal is NotImplemented else not equal
+
     __hash__ = tuple.__hash__
 
     def _no_arithmetic(self, *_: Any) -> NoReturn:
@@ -178,11 +188,10 @@ def layout_of(packed: torch_rnn.PackedSequence) -> Layout:
     if not isinstance(packed, torch_rnn.PackedSequence):
         raise TypeError(f"expected a PackedSequence, got {type(packed).__name__}: pack it first "
                         "with pack_padded_sequence or pack_sequence")
-    if not isinstance(packed, PackedSequence):
-        _check_fields(*packed)
+    _check_fields(*packed)  # torch's own, or ours after _replace, which asks no constructor
     order = packed.sorted_indices
-    return Layout.from_batch_sizes(packed.batch_sizes.numpy(),
-                                   None if order is None else order.cpu().numpy())
+    return Layout.from_batch_sizes(host(packed.batch_sizes),
+                                   None if order is None else host(order))
 
 
 def _check_fields(data: Any, batch_sizes: Any, sorted_indices: Any, unsorted_indices: Any) -> None:
@@ -197,7 +206,7 @@ def _check_fields(data: Any, batch_sizes: Any, sorted_indices: Any, unsorted_ind
     if sorted_indices is None or unsorted_indices is None:
         return
     if sorted_indices.is_cpu and unsorted_indices.is_cpu and not np.array_equal(
-            sorted_indices.numpy()[unsorted_indices.numpy()], np.arange(size)):
+            host(sorted_indices)[host(unsorted_indices)], np.arange(size)):
         raise ValueError("unsorted_indices must be the inverse of sorted_indices, got "
                          f"{_some(unsorted_indices)} for {_some(sorted_indices)}")
 
@@ -213,7 +222,7 @@ def _check_batch_sizes(data: Tensor, batch_sizes: Any) -> None:
     if batch_sizes.dim() != 1 or batch_sizes.dtype != torch.int64:
         raise TypeError("batch_sizes must be a 1D tensor of torch.int64, got "
                         f"{batch_sizes.dim()}D {batch_sizes.dtype}; {hint}")
-    sizes = batch_sizes.numpy()
+    sizes = host(batch_sizes)
     if len(sizes) == 0:
         raise RuntimeError("batch_sizes can not be empty")
     if (sizes < 1).any():
@@ -237,7 +246,7 @@ def _check_permutation(name: str, indices: Any, size: int) -> None:
     if len(indices) != size:
         raise ValueError(f"{name} must have one entry for each of {size} sequences, "
                          f"got {len(indices)}")
-    if indices.device.type == "cpu" and not np.array_equal(np.sort(indices.numpy()),
+    if indices.device.type == "cpu" and not np.array_equal(np.sort(host(indices)),
                                                            np.arange(size)):
         raise RuntimeError(f"{name} must hold each of 0 to {size - 1} once, got {_some(indices)}")
 

@@ -1,0 +1,34 @@
+"""Right answers of the counting parts, without loops.
+
+They stand in for a student's own earlier functions when a later part is judged: a mistake costs its
+points once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+
+def conjugate(counts: Tensor) -> Tensor:
+    """For each step, how many of ``counts`` are larger: lengths to batch_sizes, and back, sorted.
+
+    >>> conjugate(torch.tensor([2, 5]))
+    tensor([2, 2, 1, 1, 1])
+    """
+    return len(counts) - torch.bincount(counts).cumsum(0)[:-1]
+
+
+@contextmanager
+def standing_in(function: object, names: tuple[str, ...]) -> Iterator[bool]:
+    """Puts ``conjugate`` in the place of the named globals of ``function``; yields whether any."""
+    own = getattr(function, "__globals__", {})
+    before = {name: own[name] for name in names if name in own}
+    own.update(dict.fromkeys(before, conjugate))
+    try:
+        yield bool(before)
+    finally:
+        own.update(before)

@@ -1,0 +1,197 @@
+"""The two moves, and what they cost: as many kernels for long batches as for short ones."""
+
+import oracle
+import pytest
+import strategies
+import torch
+from hypothesis import given, settings
+
+import packlib
+from packlib.ops import split
+
+
+def work(fn):
+    """The kernels that ``fn`` calls forward, and those of its backward pass."""
+    with oracle.Work() as forward:
+        result = fn()
+    grads = [torch.ones_like(r) for r in result]
+    with oracle.Work() as backward:
+        torch.autograd.backward(result, grads)
+    return forward.names, backward.names
+
+
+def leaf(*shape):
+    return torch.rand(shape, requires_grad=True)
+
+
+def packed_leaf(lengths):
+    packed = packlib.pack_sequence([torch.rand(n, 3) for n in lengths], enforce_sorted=False)
+    return packed.with_data(packed.data.detach().requires_grad_())
+
+
+MOVES = {
+    "pack": lambda ls, x, p: [packlib.pack_padded_sequence(x, ls, True, False).data],
+    "unpack": lambda ls, x, p: [packlib.pad_packed_sequence(p)[0]],
+    "unpack_sequence": lambda ls, x, p: packlib.unpack_sequence(p),
+    "unpad_sequence": lambda ls, x, p: packlib.unpad_sequence(x, ls, True),
+}
+FROM_LISTS = {
+    "pad_sequence": lambda xs: [packlib.pad_sequence(xs)],
+    "pack_sequence": lambda xs: [packlib.pack_sequence(xs, enforce_sorted=False).data],
+}
+# Few and short; more steps; more sequences; more distinct lengths.
+SHAPES = [[2, 3, 1], [20, 30, 10], [2, 3, 1] * 9, list(range(1, 28))]
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_the_work_does_not_grow(name):
+    """The number of kernels is the same for any T, B and number of distinct lengths."""
+    counts = set()
+    for lengths in SHAPES:
+        x, p = leaf(len(lengths), max(lengths) + 1, 3), packed_leaf(lengths)
+        forward, backward = work(lambda ls=lengths, x=x, p=p: MOVES[name](ls, x, p))
+        assert len(forward) <= 3 and len(backward) <= 3, (forward, backward)
+        counts.add((len(forward), len(backward)))
+    assert len(counts) == 1, counts
+
+
+@pytest.mark.parametrize("name", FROM_LISTS)
+def test_the_work_from_a_list_does_not_grow(name):
+    counts = set()
+    for lengths in SHAPES:
+        leaves = [leaf(n, 3) for n in lengths]
+        forward, backward = work(lambda xs=leaves: FROM_LISTS[name](xs))
+        assert len(forward) <= 4 and len(backward) <= 3, (forward, backward)
+        counts.add((len(forward), len(backward)))
+    assert len(counts) == 1, counts
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_the_work_of_torch_does_grow(name):
+    """The counter counts: torch's own functions need more kernels for more lengths."""
+    from torch.nn.utils import rnn
+
+    moves = {
+        "pack": lambda ls, x, p: [rnn.pack_padded_sequence(x, ls, True, False).data],
+        "unpack": lambda ls, x, p: [rnn.pad_packed_sequence(p)[0]],
+        "unpack_sequence": lambda ls, x, p: rnn.unpack_sequence(p),
+        "unpad_sequence": lambda ls, x, p: rnn.unpad_sequence(x * 1, torch.tensor(ls), True),
+    }
+
+    def count(lengths):
+        x, p = leaf(len(lengths), max(lengths), 3), packed_leaf(lengths)
+        return sum(map(len, work(lambda: moves[name](lengths, x, p))))
+
+    assert count(SHAPES[3]) > count(SHAPES[0]) + 20
+
+
+def test_double_backward_costs_as_little():
+    counts = set()
+    for lengths in SHAPES:
+        p = packed_leaf(lengths)
+        out = packlib.pad_packed_sequence(p)[0]
+        (grad,) = torch.autograd.grad((out ** 3).sum(), p.data, create_graph=True)
+        with oracle.Work() as second:
+            grad.sum().backward()
+        counts.add(len(second.names))
+    assert len(counts) == 1, counts
+
+
+@given(strategies.batches(dtypes=(torch.float64,)))
+@settings(max_examples=15)
+def test_gradients_of_first_and_second_order(batch):
+    """gradcheck compares with finite differences, so with no code of ours."""
+    rows = batch.padded.nan_to_num().detach().requires_grad_()
+
+    def there_and_back(x):
+        packed = packlib.pack_padded_sequence(x / 50, batch.lengths, batch.batch_first, False)
+        cubes = packed.with_data(packed.data ** 3)
+        return packlib.pad_packed_sequence(cubes, batch.batch_first, total_length=batch.total)[0]
+
+    assert torch.autograd.gradcheck(there_and_back, (rows,), fast_mode=True)
+    assert torch.autograd.gradgradcheck(there_and_back, (rows,), fast_mode=True)
+
+
+@pytest.mark.parametrize("lengths", [[2, 5, 1], [2, 4, 1, 4, 3], [3], [2, 2, 2]], ids=str)
+def test_gradients_through_lists(lengths):
+    xs = [torch.randn(n, 2, dtype=torch.float64, requires_grad=True) for n in lengths]
+
+    def lists(*xs):
+        packed = packlib.pack_sequence(xs, enforce_sorted=False)
+        unpacked = packlib.unpack_sequence(packed.map(torch.sin))
+        grid = packlib.pad_sequence([x ** 2 for x in unpacked], batch_first=True)
+        return tuple(packlib.unpad_sequence(grid, lengths, batch_first=True))
+
+    assert torch.autograd.gradcheck(lists, xs, fast_mode=True)
+    assert torch.autograd.gradgradcheck(lists, xs, fast_mode=True)
+
+
+def test_complex_gradients():
+    x = torch.randn(3, 6, dtype=torch.complex128, requires_grad=True)
+
+    def turn(x):
+        packed = packlib.pack_padded_sequence(x, [2, 5, 1], True, False)
+        return packlib.pad_packed_sequence(packed.map(lambda d: d * d * 1j))[0]
+
+    assert torch.autograd.gradcheck(turn, (x,))
+
+
+def test_pieces_are_not_views():
+    """torch's are not either: each may be changed in place, with and without gradients."""
+    data = torch.arange(6.0, requires_grad=True)
+    first, second = split(data * 1, [2, 4])
+    first.mul_(10)
+    second.add_(1)
+    (first.sum() + (second ** 2).sum()).backward()
+    assert data.grad.tolist() == [10, 10, 6, 8, 10, 12]
+
+
+class TestTransforms:
+    """torch.func: torch's own pack works under vmap, and under neither grad nor jvp."""
+
+    X = torch.arange(20.0).view(4, 5)
+    LENGTHS = [2, 5, 1, 4]
+    MASK = torch.tensor([[t < n for t in range(5)] for n in LENGTHS])
+
+    def round_trip(self, x):
+        packed = packlib.pack_padded_sequence(x, self.LENGTHS, True, False)
+        return packlib.pad_packed_sequence(packed, batch_first=True, padding_value=7.0)[0]
+
+    def test_vmap(self):
+        many = torch.stack([self.X, self.X + 1, self.X - 3])
+        oracle.same(torch.func.vmap(self.round_trip)(many), torch.where(self.MASK, many, 7.0))
+
+    def test_vmap_of_inputs_with_gradients(self):
+        many = torch.stack([self.X, self.X + 1, self.X - 3]).requires_grad_()
+        torch.func.vmap(self.round_trip)(many).pow(2).sum().backward()
+        oracle.same(many.grad, 2 * many.detach() * self.MASK)
+
+    def test_grad(self):
+        found = torch.func.grad(lambda x: (self.round_trip(x) ** 2).sum())(self.X)
+        oracle.same(found, 2 * self.X * self.MASK)
+
+    def test_vmap_of_grad(self):
+        many = torch.stack([self.X, self.X + 1, self.X - 3])
+        found = torch.func.vmap(torch.func.grad(lambda x: (self.round_trip(x) ** 2).sum()))(many)
+        oracle.same(found, 2 * many * self.MASK)
+
+    def test_hessian(self):
+        def energy(x):
+            return (self.round_trip(x) ** 3).sum()
+
+        found = torch.func.jacrev(torch.func.grad(energy))(self.X).view(20, 20)
+        oracle.same(found, torch.diag((6 * self.X * self.MASK).flatten()))
+
+    @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # torch's own call
+    def test_jvp(self):
+        _, moved = torch.func.jvp(self.round_trip, (self.X,), (self.X + 1,))
+        oracle.same(moved, (self.X + 1) * self.MASK)
+
+    def test_a_batch_packed_outside_is_used_inside_and_outside_again(self):
+        packed = packlib.pack_padded_sequence(self.X, self.LENGTHS, True, False)
+
+        def energy(data):
+            return (packlib.pad_packed_sequence(packed.with_data(data), True)[0] ** 2).sum()
+
+        oracle.same(torch.func.grad(energy)(packed.data), 2 * packed.data)
+        oracle.same(packlib.pad_packed_sequence(packed, True)[0], self.X * self.MASK)
