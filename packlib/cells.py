@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from packlib.layout import Layout
 from packlib.sequence import PackedSequence, layout_of
 
 State = Tensor | tuple[Tensor, ...]
@@ -49,6 +50,52 @@ def lstm_step(gi: Tensor, state: tuple[Tensor, Tensor], w_hh: Tensor, b_hh: Tens
     return (h if w_hr is None else F.linear(h, w_hr)), c
 
 
+def walk(cell: Callable[[Tensor, Any], Any], layout: Layout, data: Tensor,
+         states: tuple[Tensor, ...] | None) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """The loop over ``batch_sizes``: data (N, *), states (B, *) longest sequence first.
+
+    Returns the outputs (N, *) and the last states, in the same order. A cell that is given no
+    states makes its own.
+    """
+    outputs, ended = [], []
+    for x in data.split(layout.sizes):
+        if states is not None and len(x) < len(states[0]):  # the shortest sequences have ended:
+            cut = [len(x), len(states[0]) - len(x)]         # set their states aside
+            states, gone = zip(*(s.split(cut) for s in states), strict=True)
+            ended.append(gone)
+        states = cell(x, states)
+        outputs.append(states[0])
+    assert states is not None  # there is at least one step
+    ended.append(states)
+    return torch.cat(outputs), tuple(torch.cat(s[::-1]) for s in zip(*ended, strict=True))
+
+
+def rnn_layer(layout: Layout, relu: bool, data: Tensor, h0: Tensor, w_ih: Tensor, w_hh: Tensor,
+              b_ih: Tensor | None, b_hh: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Elman's layer: data (N, F), h0 (B, H) longest sequence first -> output (N, H), h_n (B, H)."""
+    activation = torch.relu if relu else torch.tanh
+    output, (h,) = walk(lambda gi, s: (rnn_step(gi, s[0], w_hh, b_hh, activation),), layout,
+                        F.linear(data, w_ih, b_ih), (h0,))
+    return output, h
+
+
+def gru_layer(layout: Layout, data: Tensor, h0: Tensor, w_ih: Tensor, w_hh: Tensor,
+              b_ih: Tensor | None, b_hh: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Gated recurrent layer: data (N, F), h0 (B, H) -> output (N, H), h_n (B, H)."""
+    output, (h,) = walk(lambda gi, s: (gru_step(gi, s[0], w_hh, b_hh),), layout,
+                        F.linear(data, w_ih, b_ih), (h0,))
+    return output, h
+
+
+def lstm_layer(layout: Layout, data: Tensor, h0: Tensor, c0: Tensor, w_ih: Tensor, w_hh: Tensor,
+               b_ih: Tensor | None, b_hh: Tensor | None,
+               w_hr: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """LSTM layer: data (N, F), h0 (B, P), c0 (B, H) -> output (N, P), h_n (B, P), c_n (B, H)."""
+    output, (h, c) = walk(lambda gi, s: lstm_step(gi, s, w_hh, b_hh, w_hr), layout,
+                          F.linear(data, w_ih, b_ih), (h0, c0))
+    return output, h, c
+
+
 def run_packed(cell: Callable[[Tensor, Any], Any], packed: PackedSequence,
                state: State | None = None) -> tuple[PackedSequence, Any]:
     """Run any cell over a packed batch; at each step it sees only the sequences still running.
@@ -82,21 +129,17 @@ def run_packed(cell: Callable[[Tensor, Any], Any], packed: PackedSequence,
     _check_states(states, layout.num_sequences)
     if packed.sorted_indices is not None:
         states = tuple(s.index_select(0, packed.sorted_indices) for s in states)
-    outputs, ended = [], []
-    for x in packed.data.split(packed.batch_sizes.tolist()):
-        if states and len(x) < len(states[0]):  # the shortest have ended: set their state aside
-            cut = [len(x), len(states[0]) - len(x)]
-            states, gone = zip(*(s.split(cut) for s in states), strict=True)
-            ended.append(gone)
-        new = cell(x, states if many else states[0] if states else None)
+
+    def step(x: Tensor, states: tuple[Tensor, ...] | None) -> tuple[Tensor, ...]:
+        nonlocal many
+        new = cell(x, states if many or states is None else states[0])
         many = isinstance(new, tuple)
-        states = new if many else (new,)
-        outputs.append(states[0])
-    ended.append(states)
-    last = tuple(torch.cat(pieces[::-1]) for pieces in zip(*ended, strict=True))
+        return new if many else (new,)
+
+    output, last = walk(step, layout, packed.data, states or None)
     if packed.unsorted_indices is not None:
         last = tuple(s.index_select(0, packed.unsorted_indices) for s in last)
-    return PackedSequence.like(packed, torch.cat(outputs)), last if many else last[0]
+    return PackedSequence.like(packed, output), last if many else last[0]
 
 
 def _check_states(states: tuple[Any, ...], size: int) -> None:

@@ -7,6 +7,7 @@ first, one row a sequence and one column a step: row sums are the lengths, colum
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -119,7 +120,7 @@ class Layout:
     lengths: Ints
     batch_sizes: Ints
     order: Ints | None = None
-    _indices: dict[tuple[Any, ...], Index] = field(default_factory=dict, repr=False, compare=False)
+    _kept: dict[tuple[Any, ...], Any] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def from_lengths(cls, lengths: Ints, order: Ints | None = None) -> Layout:
@@ -139,6 +140,11 @@ class Layout:
     @property
     def num_steps(self) -> int:
         return len(self.batch_sizes)
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """``batch_sizes`` as a list, for ``Tensor.split``."""
+        return self.batch_sizes.tolist()
 
     @cached_property
     def inverse(self) -> Ints | None:
@@ -185,6 +191,13 @@ class Layout:
             self.offsets[self.lengths[self.sequence] - 1 - self.step] + self.rank, len(self.step)
         ))
 
+    def before(self, device: torch.device) -> Index:
+        """For each row from step 1 on, the row of the same sequence one step before."""
+        later = slice(self.sizes[0], None)
+        return self._index(("before", device), lambda: (
+            self.offsets[self.step[later] - 1] + self.rank[later], len(self.step)
+        ))
+
     def padded(self, total: int, batch_first: bool, device: torch.device,
                padding_side: str = "right") -> Index:
         """Packed rows in a padded grid, flattened: (B, total) if ``batch_first``, else (total, B).
@@ -193,6 +206,15 @@ class Layout:
             self._cells(self.sequence, self.step, total, batch_first, padding_side),
             self.num_sequences * total
         ))
+
+    def last(self, device: torch.device) -> Tensor:
+        """The row of each sequence's last step ``(B,)``, longest first, in a (T, B, *) grid."""
+        def make() -> Tensor:
+            ranks = np.arange(self.num_sequences)
+            steps = conjugate(self.batch_sizes) - 1
+            return torch.from_numpy(steps * self.num_sequences + ranks).to(device)
+
+        return self.kept(("last", device), make)
 
     def listed(self, device: torch.device) -> Index:
         """Packed rows among the sequences laid end to end, in the user's order."""
@@ -217,8 +239,11 @@ class Layout:
             step = step + total - self.lengths[sequence]
         return sequence * total + step if batch_first else step * self.num_sequences + sequence
 
-    def _index(self, key: tuple[Any, ...], make: Any) -> Index:
-        if key not in self._indices:
-            rows, cells = make()
-            self._indices[key] = Index(rows, cells, key[-1])
-        return self._indices[key]
+    def kept(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        """What ``make`` gives, made once for this layout and key."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        return self._kept[key]
+
+    def _index(self, key: tuple[Any, ...], cells: Callable[[], tuple[Ints, int]]) -> Index:
+        return self.kept(key, lambda: Index(*cells(), key[-1]))

@@ -14,13 +14,22 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils import rnn as torch_rnn
 
-from packlib.cells import gru_step, lstm_step, rnn_step, run_packed
+from packlib import cover, hoisted
+from packlib.cells import gru_layer, lstm_layer, rnn_layer
+from packlib.layout import Layout
 from packlib.ops import take
+from packlib.routes import ROUTES, choose, cover_cost
 from packlib.sequence import PackedSequence
 
 
 class _Packed(torch.nn.RNNBase):
     """What the three layers share: checks, layers, directions, dropout between layers."""
+
+    def __init__(self, *args: Any, route: str = "auto", **kwargs: Any) -> None:
+        if route not in ROUTES:
+            raise ValueError(f"route must be one of {', '.join(ROUTES)}, got {route!r}")
+        super().__init__(*args, **kwargs)
+        self.route = route
 
     def forward(self, input: Any, hx: Any = None) -> Any:
         """Run over ``input`` and return the outputs and the last states.
@@ -31,7 +40,8 @@ class _Packed(torch.nn.RNNBase):
                 does not touch them. Zeros if None. ``(h0, c0)`` for LSTM.
 
         Returns:
-            Packed outputs (N, directions * H), and the states in the shape of ``hx``.
+            Packed outputs (N, directions * H), and the states in the shape of ``hx``. Under
+            autocast they are computed, and given, in autocast's dtype.
 
         Raises:
             RuntimeError: features, hidden sizes or devices do not fit.
@@ -46,48 +56,76 @@ class _Packed(torch.nn.RNNBase):
         packed = PackedSequence.like(input, input.data)
         self._check_data(packed.data)
         states = self._first_states(packed, hx)
-        output, last = self._run_layers(packed, states)
-        return output, last if self.mode == "LSTM" else last[0]
+        if self._route(packed) == "torch":
+            output, last = super().forward(packed, None if hx is None else (  # type: ignore[misc]
+                states if self.mode == "LSTM" else states[0]))
+            return packed.with_data(output.data), last
+        kind = packed.device.type
+        if torch.is_autocast_enabled(kind):
+            dtype = torch.get_autocast_dtype(kind)
+            with torch.autocast(kind, enabled=False):
+                return self._run(packed.map(lambda data: data.to(dtype)),
+                                 tuple(s.to(dtype) for s in states))
+        return self._run(packed, states)
 
-    def _run_layers(self, packed: PackedSequence,
-                    states: tuple[Tensor, ...]) -> tuple[PackedSequence, tuple[Tensor, ...]]:
-        directions = 2 if self.bidirectional else 1
+    def _run(self, packed: PackedSequence, states: tuple[Tensor, ...]) -> tuple[Any, Any]:
+        order, inverse = packed.sorted_indices, packed.unsorted_indices
+        if order is not None:
+            states = tuple(s.index_select(1, order) for s in states)
+        data, last = self._run_layers(packed.layout, packed.data, states)
+        if inverse is not None:
+            last = tuple(s.index_select(1, inverse) for s in last)
+        return packed.with_data(data), last if self.mode == "LSTM" else last[0]
+
+    def _run_layers(self, layout: Layout, data: Tensor,
+                    states: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
         last: list[tuple[Tensor, ...]] = []
         for layer in range(self.num_layers):
-            if layer and self.dropout and self.training:
-                packed = packed.map(lambda data: F.dropout(data, self.dropout))
+            if layer:
+                data = F.dropout(data, self.dropout, self.training)
             outputs = []
-            for direction in range(directions):
-                k = len(last)
-                output, state = self._run_direction(packed, layer, direction == 1,
-                                                    tuple(s[k] for s in states))
-                outputs.append(output)
-                last.append(state)
-            packed = packed.with_data(outputs[0] if directions == 1 else torch.cat(outputs, 1))
-        return packed, tuple(torch.stack(pieces) for pieces in zip(*last, strict=True))
+            for suffix in ("", "_reverse") if self.bidirectional else ("",):
+                state = tuple(s[len(last)] for s in states)
+                turn = layout.reversed(data.device) if suffix else None
+                rows = data if turn is None else take(data, turn)
+                output, *state_n = self._run_direction(layout, rows, state, f"_l{layer}{suffix}")
+                outputs.append(output if turn is None else take(output, turn))
+                last.append(tuple(state_n))
+            data = torch.cat(outputs, 1) if self.bidirectional else outputs[0]
+        return data, tuple(torch.stack(pieces) for pieces in zip(*last, strict=True))
 
-    def _run_direction(self, packed: PackedSequence, layer: int, backward: bool,
-                       state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
-        suffix = f"_l{layer}" + ("_reverse" if backward else "")
-        w_ih, w_hh = (getattr(self, name + suffix) for name in ("weight_ih", "weight_hh"))
-        b_ih, b_hh = (getattr(self, name + suffix) if self.bias else None
-                      for name in ("bias_ih", "bias_hh"))
-        turn = packed.layout.reversed(packed.device) if backward else None
-        data = packed.data if turn is None else take(packed.data, turn)
-        gates = packed.with_data(F.linear(data, w_ih, b_ih))
-        if self.mode == "LSTM":
-            w_hr = getattr(self, "weight_hr" + suffix) if self.proj_size else None
-            output, last = run_packed(
-                lambda gi, s: lstm_step(gi, s, w_hh, b_hh, w_hr), gates, state)
-        elif self.mode == "GRU":
-            output, h = run_packed(lambda gi, h: gru_step(gi, h, w_hh, b_hh), gates, state[0])
-            last = (h,)
-        else:
-            activation = torch.tanh if self.mode == "RNN_TANH" else torch.relu
-            output, h = run_packed(
-                lambda gi, h: rnn_step(gi, h, w_hh, b_hh, activation), gates, state[0])
-            last = (h,)
-        return (output.data if turn is None else take(output.data, turn)), last
+    def _run_direction(self, layout: Layout, data: Tensor, state: tuple[Tensor, ...],
+                       suffix: str) -> tuple[Tensor, ...]:
+        """One direction of one layer: rows and states longest sequence first."""
+        weights: list[Any] = [None if w is None else w.to(data.dtype) for w in (
+            getattr(self, name + suffix, None)
+            for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))]
+        route = self.route
+        if route == "auto":
+            route = choose(self.mode, layout, data, weights[1], self.proj_size > 0)
+        given: list[Any] = [data, *state, *weights]
+        if self.mode == "GRU":
+            return (gru_layer if route == "plain" else hoisted.gru)(layout, *given)
+        if self.mode != "LSTM":
+            relu = self.mode == "RNN_RELU"
+            return (rnn_layer if route == "plain" else hoisted.rnn)(layout, relu, *given)
+        if route == "plain":
+            w_hr = getattr(self, "weight_hr" + suffix, None)
+            given.append(None if w_hr is None else w_hr.to(data.dtype))
+            return lstm_layer(layout, *given)
+        if route == "cover":
+            return cover.lstm(layout, cover_cost(data, weights[1]), *given)
+        return hoisted.lstm(layout, *given)
+
+    def _route(self, packed: PackedSequence) -> str:
+        """The forced route, "torch" where the device has a kernel of its own, else "auto"."""
+        if self.route == "cover" and self.mode != "LSTM":
+            raise ValueError("route='cover' is for LSTM: the others have no fused kernel to use")
+        if self.proj_size and self.route in ("hoisted", "cover"):
+            raise ValueError(f"route={self.route!r} cannot take proj_size; use 'plain' or 'auto'")
+        if self.route == "auto" and packed.device.type == "cuda":
+            return "torch"
+        return self.route
 
     def _check_data(self, data: Tensor) -> None:
         if data.dim() != 2:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 EXERCISES = ROOT / "exercises"
-sys.path.append(str(EXERCISES))
+sys.path.insert(0, str(EXERCISES))  # before tools/, where this file lies: both have a notebooks.py
 
 CONFIG = '''"""The course of `make demo`: that of exercises/, in this folder."""
 
@@ -221,4 +221,7 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("\nInterrupted. Run it again: it goes on where it was.")

@@ -14,6 +14,7 @@ from .ragged import Ragged
 from .right import standing_in
 from .shrink import smallest
 
+GUESSABLE = ("value", "raises")  # the ways of breaking a law that a mistake may explain
 ONLY_SHOWN = Mistake(
     "only-the-shown-inputs",
     "Your function is right on the inputs that you can see, and wrong on others. Look for a "
@@ -40,10 +41,10 @@ class Broken:
 
     @property
     def hint_id(self) -> str:
-        """The recognised mistake's id, or the kind of fault; "" where nothing is recognised."""
-        if self.breach.fault:
-            return self.breach.fault.kind
-        return self.mistake.id if self.mistake else ""
+        """The recognised mistake's id, else the kind of fault; "" where nothing is known."""
+        if self.mistake:
+            return self.mistake.id
+        return self.breach.fault.kind if self.breach.fault else ""
 
 
 def examine(part: Part, function: object, batches: Sequence[Ragged]) -> Broken | None:
@@ -77,7 +78,7 @@ def _explained(part: Part, call: Boundary, breach: Breach) -> Broken:
 
     batch = smallest(breach.batch, breaks)
     small = _first(part, call, [batch]) if batch != breach.batch else breach
-    mistake = None if breach.fault else _known(part, call, batch)
+    mistake = _known(part, call, batch) if breach.kind in GUESSABLE else None
     return Broken(part, small or breach, mistake, _printed(call, part, batch))
 
 
@@ -101,6 +102,8 @@ def _printed(call: Boundary, part: Part, batch: Ragged) -> str:
 
 def with_only_shown(broken: Broken, function: object) -> Broken:
     """For hidden batches: says so if nothing is recognised and all visible batches are right."""
-    if broken.hint_id or examine(broken.part, function, broken.part.visible):
+    if broken.mistake or broken.breach.kind not in GUESSABLE:
+        return broken
+    if examine(broken.part, function, broken.part.visible):
         return broken
     return replace(broken, mistake=ONLY_SHOWN)

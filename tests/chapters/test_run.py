@@ -23,7 +23,9 @@ def write(path, *sources, **metadata):
 
 
 def test_a_run_stores_outputs_that_pass_the_gate_and_stay(tmp_path):
-    path = write(tmp_path / "a.ipynb", "1 + 1", DRAW, language_info={"name": "python", "version": "3.99"})
+    path = write(
+        tmp_path / "a.ipynb", "1 + 1", DRAW, language_info={"name": "python", "version": "3.99"}
+    )
     assert notebooks.run(path)
     assert notebooks.gate(path) == []
     value, drawn = json.loads(path.read_text(encoding="utf-8"))["cells"][1:]

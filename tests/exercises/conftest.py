@@ -1,11 +1,11 @@
-"""Puts the folders of scripts on the path: the course, the tools, and what these tests share."""
+"""Puts the course's scripts on the path, and what these tests share."""
 
 import os
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-for folder in (ROOT / "exercises", ROOT / "tools", ROOT / "tests" / "exercises"):
+for folder in (ROOT / "exercises", ROOT / "tests" / "exercises"):
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
 

@@ -5,7 +5,6 @@ import os
 import shutil
 from pathlib import Path
 
-import demo
 import pytest
 from grades import read_rows
 from grading import Course, _Autograde, _Feedback
@@ -19,6 +18,8 @@ from toy_course import (
     submit,
     submit_text,
 )
+
+from tools import demo
 
 DAMAGED_LABELS = {"grade_id": "double", "grade": False, "solution": True, "schema_version": 1}
 UNSTOPPABLE = """

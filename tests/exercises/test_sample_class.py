@@ -6,13 +6,14 @@ import io
 import re
 import shutil
 
-import demo
 import pytest
 from bs4 import BeautifulSoup
 from grades import read_rows
 from notebooks import is_test, part_of, read_notebook
 from sample_class import CLASSES, NOT_VALID_JSON, solved
 from verdicts import hidden_lines
+
+from tools import demo
 
 ASSIGNMENT = "ps2_pack_and_unpack"
 GUESSES = "wrong_shown_inputs_only"  # right on all that it can see

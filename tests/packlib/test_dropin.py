@@ -41,9 +41,17 @@ def test_names_order_and_defaults_of_arguments_are_torchs(name):
 @pytest.mark.parametrize("name", ["RNN", "GRU", "LSTM"])
 def test_layers_take_torchs_arguments(name):
     ours, theirs = getattr(packlib, name), getattr(nn, name)
-    assert inspect.signature(ours.__init__) == inspect.signature(theirs.__init__)
-    forward = inspect.signature(ours.forward).parameters
-    assert list(forward) == list(inspect.signature(theirs.forward).parameters)
+    nonlinearity = ["relu"] if name == "RNN" else []
+    proj = [3] if name == "LSTM" else []
+    arguments = (4, 6, 2, *nonlinearity, False, True, 0.25, True, *proj, None, torch.float64)
+    one, other = ours(*arguments), theirs(*arguments)
+    assert repr(one) == repr(other)
+    assert {k: (v.shape, v.dtype) for k, v in one.state_dict().items()} == {
+        k: (v.shape, v.dtype) for k, v in other.state_dict().items()}
+    assert list(inspect.signature(ours.forward).parameters) == list(
+        inspect.signature(theirs.forward).parameters)
+    assert all(p.kind in (p.KEYWORD_ONLY, p.VAR_KEYWORD, p.VAR_POSITIONAL) or p.name == "self"
+               for p in inspect.signature(ours.__init__).parameters.values())
 
 
 # --- a training script --------------------------------------------------------------------------

@@ -1,0 +1,75 @@
+"""Which way a recurrent layer goes over its packed rows, and what each way costs.
+
+``plain``: the loop that the book teaches; every option, any order of derivatives.
+``hoisted``: the same loop with the GEMMs and the weights' gradients moved out of it.
+``cover``: LSTM only; a few dense rectangles through the fused kernel.
+``torch``: torch's own layer; on CUDA that is cuDNN's packed kernel.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from packlib.cover import Cost, price
+from packlib.layout import Layout
+
+ROUTES = ("auto", "plain", "hoisted", "cover", "torch")  # auto: see choose
+
+
+class Rate(NamedTuple):
+    """Microseconds = base + weights * per_weight, for a layer with so many weights."""
+
+    base: float
+    per_weight: float
+
+    def at(self, weights: int) -> float:
+        return self.base + weights * self.per_weight
+
+
+class Costs(NamedTuple):
+    """A call, a step and a row (one sequence at one step) of a route."""
+
+    call: Rate
+    step: Rate
+    row: Rate
+
+    def at(self, weights: int) -> Cost:
+        return Cost(*(rate.at(weights) for rate in self))
+
+
+# Fitted by benchmarks/calibrate.py on two threads, float32; only their proportions matter.
+CPU_COSTS = {
+    ("cover", True): Costs(Rate(400, 0.002), Rate(8, 2e-4), Rate(1.5, 9e-5)),
+    ("cover", False): Costs(Rate(120, 0.0005), Rate(4, 1e-5), Rate(0.2, 2e-5)),
+    ("hoisted", True): Costs(Rate(250, 0.001), Rate(40, 1e-4), Rate(1.5, 9e-5)),
+    ("hoisted", False): Costs(Rate(60, 0.0005), Rate(18, 5e-5), Rate(0.3, 3e-5)),
+}
+
+
+def choose(mode: str, layout: Layout, data: Tensor, w_hh: Tensor, projected: bool) -> str:
+    """The fastest of ``plain``, ``hoisted`` and ``cover`` that can take this layer.
+
+    The LSTM's dense kernel is fused on the CPU for float32 alone; GRU and RNN have none.
+    """
+    if projected:
+        return "plain"
+    fused = data.is_cpu and data.dtype == torch.float32 and torch.backends.mkldnn.is_available()
+    if mode != "LSTM" or not fused:
+        return "hoisted"
+    dense, loop = cover_cost(data, w_hh), _cost("hoisted", data, w_hh)
+    covered = layout.kept(("price", dense), lambda: price(layout, dense))
+    looped = loop.call + layout.num_steps * loop.step + len(data) * loop.cell
+    return "cover" if covered < looped else "hoisted"
+
+
+def cover_cost(data: Tensor, w_hh: Tensor) -> Cost:
+    """What the rectangles of a cover cost for this layer."""
+    return _cost("cover", data, w_hh)
+
+
+def _cost(route: str, data: Tensor, w_hh: Tensor) -> Cost:
+    weights = w_hh.shape[0] * (w_hh.shape[1] + data.shape[1])
+    return CPU_COSTS[route, torch.is_grad_enabled()].at(weights)

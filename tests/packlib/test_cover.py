@@ -1,0 +1,75 @@
+"""The dense cover: rectangles that tile the staircase, at the least cost, and hold states still."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from packlib import cover
+from packlib.cover import Cost
+from packlib.layout import Layout
+from tests.packlib.oracle import batch_sizes
+from tests.packlib.strategies import lengths as drawn_lengths
+
+
+def layout_of(lengths):
+    return Layout.from_lengths(np.array(lengths))
+
+
+def expense(sizes, cuts, cost):
+    """Of the rectangles that the cuts make, written out."""
+    return sum(cost.call + (stop - start) * (cost.step + sizes[start] * cost.cell)
+               for start, stop in itertools.pairwise([0, *cuts, len(sizes)]))
+
+
+def cheapest(lengths, cost):
+    """Every way of cutting between steps, tried."""
+    sizes = batch_sizes(lengths)
+    inner = range(1, len(sizes))
+    return min(expense(sizes, cuts, cost) for k in range(len(sizes))
+               for cuts in itertools.combinations(inner, k))
+
+
+@given(lengths=drawn_lengths, call=st.integers(0, 30), step=st.integers(0, 5))
+def test_no_cover_is_cheaper(lengths, call, step):
+    cost = Cost(call, step, 1)
+    assert cover.price(layout_of(lengths), cost) == pytest.approx(cheapest(lengths, cost))
+
+
+@given(lengths=drawn_lengths, call=st.integers(0, 30))
+def test_rectangles_tile_the_staircase(lengths, call):
+    rectangles = cover.cover(layout_of(lengths), Cost(call, 0, 1))
+    sizes, step = batch_sizes(lengths), 0
+    for r in rectangles:
+        inside = sizes[step:step + r.steps]
+        assert (r.size, r.count) == (inside[0], sum(inside))
+        assert (r.inner is None) == (len(set(inside)) == 1)
+        step += r.steps
+        assert r.following == (sizes[step] if step < len(sizes) else 0)
+    assert step == len(sizes)
+
+
+@pytest.mark.parametrize(("cost", "shapes"), [
+    (Cost(0, 0, 1), [(1, 5), (1, 4), (1, 3), (3, 2)]),  # calls are free: no cell is wasted
+    (Cost(1000, 0, 1), [(6, 5)]),  # calls are dear: one for all
+    (Cost(3, 0, 1), [(3, 5), (3, 2)]),  # 2 calls and 21 cells; else 1 and 30, or 4 and 18
+])
+def test_the_balance_of_calls_and_cells(cost, shapes):
+    rectangles = cover.cover(layout_of([2, 6, 1, 6, 3]), cost)
+    assert [(r.steps, r.size) for r in rectangles] == shapes
+
+
+@pytest.mark.parametrize("scale", [1, 100, 10_000])
+def test_the_brake_holds_whatever_the_weights(scale):
+    """One padded rectangle against four without padding; large weights must not release it."""
+    torch.manual_seed(0)
+    layout = layout_of([2, 6, 1, 6, 3])
+    weights = [scale * torch.randn(s) for s in ((16, 3), (16, 4), (16,), (16,))]
+    data, h, c = torch.randn(18, 3), torch.randn(5, 4), torch.randn(5, 4)
+    padded, exact = (cover.lstm(layout, cost, data, h, c, *weights)
+                     for cost in (Cost(1000, 0, 1), Cost(0, 0, 1)))
+    for found, expected in zip(padded, exact, strict=True):
+        torch.testing.assert_close(found, expected)

@@ -1,0 +1,141 @@
+"""Every route of a layer gives torch's numbers; the choice between them is made by price."""
+
+import pytest
+import torch
+from hypothesis import given
+from torch import nn
+
+import packlib
+from packlib import routes
+from packlib.layout import Layout
+from tests.packlib.strategies import lengths as drawn_lengths
+from tests.packlib.test_rnn import FEATURES, HIDDEN, first_states, flat, pair, results
+
+WAYS = [("RNN", "plain"), ("RNN", "hoisted"), ("RNN relu", "hoisted"), ("RNN", "torch"),
+        ("GRU", "plain"), ("GRU", "hoisted"), ("GRU", "torch"),
+        ("LSTM", "plain"), ("LSTM", "hoisted"), ("LSTM", "cover"), ("LSTM", "torch"),
+        ("LSTM proj", "plain"), ("LSTM proj", "torch")]
+UNSORTED = [2, 7, 1, 4, 7, 3]  # ties at the top, where the cover has a dense rectangle
+
+
+def forced(kind, route, dtype=torch.float64, **options):
+    ours, theirs = pair(kind, dtype, **options)
+    ours.route = route
+    return ours, theirs
+
+
+def compare(ours, theirs, lengths, dtype, tolerance):
+    torch.manual_seed(0)
+    xs = [torch.randn(n, FEATURES, dtype=dtype) for n in lengths]
+    states = first_states(ours, dtype, size=len(lengths))
+    for found, expected in zip(results(ours, xs, states, packlib),
+                               results(theirs, xs, states, nn.utils.rnn), strict=True):
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
+@pytest.mark.parametrize(("kind", "route"), WAYS)
+def test_every_route_equals_torch(kind, route, bias):
+    options = {"num_layers": 2, "bidirectional": True, "bias": bias}
+    compare(*forced(kind, route, **options), UNSORTED, torch.float64, 1e-10)
+    compare(*forced(kind, route, torch.float32, **options), UNSORTED, torch.float32, 1e-5)
+
+
+@given(lengths=drawn_lengths)
+@pytest.mark.parametrize(("kind", "route"), [
+    ("RNN", "hoisted"), ("GRU", "hoisted"), ("LSTM", "hoisted"), ("LSTM", "cover")])
+def test_fast_routes_equal_torch_on_drawn_lengths(kind, route, lengths):
+    compare(*forced(kind, route, bidirectional=True), lengths, torch.float64, 1e-9)
+
+
+@pytest.mark.parametrize(("kind", "route"), WAYS)
+def test_gradients_can_be_differentiated_again(kind, route):
+    """A penalty on the gradient's norm: the gradients of that, against torch's."""
+    found = []
+    for layer, module in zip(forced(kind, route), (packlib, nn.utils.rnn), strict=True):
+        torch.manual_seed(0)
+        xs = [torch.randn(n, FEATURES, dtype=torch.float64, requires_grad=True) for n in UNSORTED]
+        output, last = layer(module.pack_sequence(xs, enforce_sorted=False))
+        loss = output.data.pow(2).sum() + sum(s.pow(3).sum() for s in flat(last))
+        leaves = [*xs, *layer.parameters()]
+        first = torch.autograd.grad(loss, leaves, create_graph=True)
+        found.append(torch.autograd.grad(sum(g.pow(2).sum() for g in first), leaves))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("kind", "route"), WAYS)
+def test_eval_mode_and_frozen_weights_have_gradients_too(kind, route):
+    ours, theirs = forced(kind, route)
+    for layer in (ours, theirs):
+        layer.eval().weight_hh_l0.requires_grad_(False)
+    grads = []
+    for layer, module in ((ours, packlib), (theirs, nn.utils.rnn)):
+        torch.manual_seed(0)
+        x = torch.randn(5, FEATURES, dtype=torch.float64, requires_grad=True)
+        output, _ = layer(module.pack_sequence([x, x[:2], x[:4]], enforce_sorted=False))
+        output.data.sum().backward()
+        grads.append((x.grad, layer.weight_ih_l0.grad, layer.weight_hh_l0.grad))
+    assert grads[0][2] is None
+    for one, other in zip(grads[0][:2], grads[1][:2], strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
+def test_under_autocast_a_layer_computes_in_the_dtype_of_autocast(kind):
+    ours, theirs = pair(kind, torch.float32)
+    xs = [torch.randn(n, FEATURES) for n in UNSORTED]
+    with torch.autocast("cpu", torch.bfloat16):
+        output, last = ours(packlib.pack_sequence(xs, enforce_sorted=False))
+    assert output.dtype == flat(last)[0].dtype == torch.bfloat16
+    expected, _ = theirs(nn.utils.rnn.pack_sequence(xs, enforce_sorted=False))
+    torch.testing.assert_close(output.data.float(), expected.data, rtol=0.05, atol=0.05)
+    output.data.sum().backward()
+    assert ours.weight_hh_l0.grad.dtype == torch.float32
+
+
+@pytest.mark.parametrize("dtype", [torch.half, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
+def test_half_precision(kind, dtype):
+    ours, theirs = pair(kind, torch.float32)
+    xs = [torch.randn(n, FEATURES) for n in UNSORTED]
+    packed = packlib.pack_sequence(xs, enforce_sorted=False)
+    expected, _ = theirs(packed)
+    output, _ = ours.to(dtype)(packed.to(dtype))
+    assert output.dtype == dtype
+    torch.testing.assert_close(output.data.float(), expected.data, rtol=0.05, atol=0.05)
+
+
+def test_the_choice():
+    """Loops for what has no fused kernel, and for the LSTM the cheaper of loop and rectangles."""
+    w_hh, layout = torch.zeros(4 * HIDDEN, HIDDEN), Layout.from_lengths(packlib_lengths([9] * 8))
+    data = torch.zeros(72, FEATURES)
+    assert routes.choose("GRU", layout, data, w_hh, False) == "hoisted"
+    assert routes.choose("LSTM", layout, data.double(), w_hh.double(), False) == "hoisted"
+    assert routes.choose("LSTM", layout, data, w_hh, True) == "plain"
+    if torch.backends.mkldnn.is_available():
+        assert routes.choose("LSTM", layout, data, w_hh, False) == "cover"
+
+
+def packlib_lengths(lengths):
+    return packlib.layout.check_lengths(lengths)
+
+
+def test_a_route_that_cannot_be_is_refused():
+    with pytest.raises(ValueError, match="route must be one of auto.*got 'fast'"):
+        packlib.GRU(FEATURES, HIDDEN, route="fast")
+    packed = packlib.pack_sequence([torch.zeros(5, FEATURES), torch.zeros(2, FEATURES)])
+    with pytest.raises(ValueError, match="route='cover' is for LSTM"):
+        packlib.GRU(FEATURES, HIDDEN, route="cover")(packed)
+    with pytest.raises(ValueError, match="route='hoisted' cannot take proj_size"):
+        packlib.LSTM(FEATURES, HIDDEN, proj_size=2, route="hoisted")(packed)
+
+
+def test_a_backward_that_was_changed_in_place_is_refused():
+    packed = packlib.pack_sequence([torch.ones(5, FEATURES), torch.ones(2, FEATURES)])
+    output, _ = packlib.GRU(FEATURES, HIDDEN, route="hoisted")(packed)
+    total = output.data.sum()
+    output.data.detach().mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        total.backward()
