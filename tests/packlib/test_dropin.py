@@ -42,7 +42,7 @@ def test_names_order_and_defaults_of_arguments_are_torchs(name):
 def test_layers_take_torchs_arguments(name):
     ours, theirs = getattr(packlib, name), getattr(nn, name)
     nonlinearity = ["relu"] if name == "RNN" else []
-    proj = [3] if name == "LSTM" else []
+    proj = [3 if name == "LSTM" else 0]
     arguments = (4, 6, 2, *nonlinearity, False, True, 0.25, True, *proj, None, torch.float64)
     one, other = ours(*arguments), theirs(*arguments)
     assert repr(one) == repr(other)
