@@ -54,6 +54,9 @@ class Rectangle:
 def cover(layout: Layout, cost: Cost) -> list[Rectangle]:
     """The cheapest rectangles, first step first."""
     sizes = layout.batch_sizes
+    wasted = len(sizes) * sizes[0] - sizes.sum()
+    if wasted * cost.cell <= cost.call:  # a second call costs more than all the padding
+        return [_rectangle(layout, 0, len(sizes))]
     starts = np.flatnonzero(np.diff(sizes, prepend=sizes[0] + 1))  # where batch_sizes falls
     ends = np.append(starts[1:], len(sizes))
     cuts = _cheapest(starts, ends, sizes[starts], cost)

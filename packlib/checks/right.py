@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FunctionType
 
 import torch
 from torch import Tensor
@@ -25,7 +26,7 @@ def conjugate(counts: Tensor) -> Tensor:
 @contextmanager
 def standing_in(function: object, names: tuple[str, ...]) -> Iterator[bool]:
     """Puts ``conjugate`` in the place of the named globals of ``function``; yields whether any."""
-    own = getattr(function, "__globals__", {})
+    own = function.__globals__ if isinstance(function, FunctionType) else {}
     before = {name: own[name] for name in names if name in own}
     own.update(dict.fromkeys(before, conjugate))
     try:

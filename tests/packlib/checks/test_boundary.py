@@ -10,6 +10,7 @@ from contextlib import suppress
 import pytest
 import torch
 
+from packlib.checks import boundary
 from packlib.checks.boundary import Boundary, Fault
 from packlib.checks.limit import TimeUp, time_limit
 from packlib.checks.plain import same
@@ -199,6 +200,16 @@ def test_an_endless_loop_is_stopped(function):
     assert fault.kind == "endless"
     assert "never ends" in fault.text
     assert "of endless" in str(fault.line)
+
+
+def test_many_slow_calls_are_stopped_together(monkeypatch):
+    monkeypatch.setattr(boundary, "SECONDS_IN_ALL", 0.5)
+    call = Boundary(lambda x: time.sleep(0.2) or x, ("answer",))
+    with pytest.raises(Fault, match="Stopped after") as caught:
+        for number in range(9):
+            call(torch.tensor([number]))
+    assert caught.value.kind == "endless"
+    assert 0 < number < 5
 
 
 def test_the_alarm_of_others_still_rings():

@@ -1,0 +1,103 @@
+"""RNN, GRU and LSTM on packed input: torch's time over packlib's, and over the better of torch's two.
+
+torch has two ways to treat a ragged batch: packed, and padded with the last states gathered
+afterwards. The second is the faster one for small LSTMs on a CPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+import torch
+from race import THREADS, geometric_mean, lengths, race, save
+
+import packlib
+
+CASES = [(16, 50, 32, 32), (32, 100, 64, 64), (32, 100, 64, 128), (64, 100, 256, 256),
+         (16, 400, 128, 128), (128, 50, 512, 512)]  # sequences, longest, features, hidden
+KINDS = ["uniform", "skewed"]
+TASKS = [("LSTM", "training step"), ("GRU", "training step"), ("RNN", "training step"),
+         ("LSTM", "inference")]
+
+
+def rivals(name: str, task: str, case: tuple[int, int, int, int], kind: str,
+           routes: list[str]) -> dict[str, Callable[[], object]]:
+    size, longest, features, hidden = case
+    torch.manual_seed(0)
+    x, lens = torch.randn(size, longest, features), lengths(kind, size, longest)
+    theirs = getattr(torch.nn, name)(features, hidden, batch_first=True)
+    ours = {route: getattr(packlib, name)(features, hidden, route=route) for route in routes}
+    for layer in ours.values():
+        layer.load_state_dict(theirs.state_dict())
+    packed = torch.nn.utils.rnn.pack_padded_sequence(x, lens, True, False)
+    ends = torch.arange(size), lens - 1
+
+    def padded() -> torch.Tensor:
+        output, _ = theirs(x)
+        output[ends]  # the true last states
+        return output
+
+    runs = {"packed": lambda: theirs(packed)[0].data, "padded": padded}
+    for route, layer in ours.items():
+        runs[route] = lambda layer=layer: layer(packed)[0].data
+    step = training_step if task == "training step" else inference
+    return {key: step(run, ours.get(key, theirs)) for key, run in runs.items()}
+
+
+def training_step(run: Callable[[], torch.Tensor], layer: torch.nn.Module) -> Callable[[], None]:
+    def step() -> None:
+        layer.zero_grad()
+        run().sum().backward()
+
+    return step
+
+
+def inference(run: Callable[[], torch.Tensor], layer: torch.nn.Module) -> Callable[[], object]:
+    return torch.no_grad()(run)
+
+
+def measure(tasks: list[tuple[str, str]], cases: list[tuple[int, int, int, int]], rounds: int,
+            routes: list[str]) -> tuple[list[dict], dict[str, float]]:
+    rows: list[dict] = []
+    for name, task in tasks:
+        for case in cases:
+            for kind in KINDS:
+                times = race(rivals(name, task, case, kind, routes), rounds, least_ms=20)
+                better = min(times["packed"], times["padded"])
+                row = {"layer": name, "task": task, "case": case, "lengths": kind,
+                       "over_packed": round(times["packed"] / times["auto"], 2),
+                       "over_better": round(better / times["auto"], 2)}
+                rows.append(row)
+                others = "  ".join(f"{route} {better / times[route]:.2f}" for route in routes[1:])
+                print(f"{name:4} {task:13} {case!s:>20} {kind:8} torch packed / packlib "
+                      f"{row['over_packed']:6.2f}   better of torch / packlib "
+                      f"{row['over_better']:5.2f}   {others}", flush=True)
+    return rows, summarise(rows)
+
+
+def summarise(rows: list[dict]) -> dict[str, float]:
+    summary = {}
+    for layer, task in dict.fromkeys((row["layer"], row["task"]) for row in rows):
+        mine = [row for row in rows if (row["layer"], row["task"]) == (layer, task)]
+        for key in ("over_packed", "over_better"):
+            ratios = [row[key] for row in mine]
+            label = f"{layer} {task} {key}"
+            summary[f"{label} geometric_mean"] = geometric_mean(ratios)
+            summary[f"{label} worst"] = min(ratios)
+    return summary
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="two small cases, nothing written")
+    parser.add_argument("--routes", nargs="*", default=[], help="show these routes as well")
+    parser.add_argument("--layers", nargs="*", default=["LSTM", "GRU", "RNN"])
+    options = parser.parse_args()
+    torch.set_num_threads(THREADS)
+    chosen = [task for task in TASKS if task[0] in options.layers]
+    rows, summary = measure(chosen, CASES[:2] if options.quick else CASES,
+                            3 if options.quick else 7, ["auto", *options.routes])
+    print(*(f"{name}: {value:.2f}" for name, value in summary.items()), sep="\n")
+    if not options.quick and chosen == TASKS:
+        save("layers", rows, summary)
