@@ -44,6 +44,7 @@ check-exercises: .venv/installed ## every known right answer passes, every wrong
 
 bench: .venv/installed ## packlib against torch, side by side; writes benchmarks/results/
 	$(BIN)/python benchmarks/moves.py
+	$(BIN)/python benchmarks/layers.py
 
 lint: .venv/installed ## ruff on all, mypy on packlib
 	$(BIN)/ruff check .

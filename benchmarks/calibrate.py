@@ -16,8 +16,8 @@ from race import THREADS, race
 import packlib
 
 SIZES = [(32, 32), (64, 64), (64, 128), (128, 128), (256, 256), (512, 512)]  # features, hidden
-SHAPES = [(2, 1), (2, 16), (2, 64), (10, 1), (10, 8), (10, 32), (40, 1), (40, 4), (40, 16), (40, 64),
-          (100, 8), (100, 2)]  # steps, sequences
+SHAPES = [(2, 1), (2, 16), (2, 64), (10, 1), (10, 8), (10, 32), (40, 1), (40, 4), (40, 16),
+          (40, 64), (100, 8), (100, 2)]  # steps, sequences
 
 
 def microseconds(route: str, training: bool, steps: int, size: int, features: int,

@@ -1,4 +1,5 @@
-"""RNN, GRU and LSTM on packed input: torch's time over packlib's, and over the better of torch's two.
+"""RNN, GRU and LSTM on packed input: the time of torch, and of the better of its two ways, over
+ours.
 
 torch has two ways to treat a ragged batch: packed, and padded with the last states gathered
 afterwards. The second is the faster one for small LSTMs on a CPU.

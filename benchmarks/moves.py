@@ -44,7 +44,8 @@ def move(rnn, name: str, x: torch.Tensor, lens: torch.Tensor, grad: bool) -> Cal
 
 def measure(cases: list[tuple[int, int, int]], rounds: int) -> tuple[list[dict], dict[str, float]]:
     rows: list[dict] = []
-    print(f"{'case':>16} {'lengths':8} {'move':15} {'forward':>8} {'with backward':>14}  (torch / packlib)")
+    print("torch / packlib")
+    print(f"{'case':>16} {'lengths':8} {'move':15} {'forward':>8} {'with backward':>14}")
     for case in cases:
         for kind in KINDS:
             torch.manual_seed(0)

@@ -15,7 +15,7 @@ from pathlib import Path
 import nbformat
 import warm
 from demands import DEMANDS, Assignment, nothing_unlisted
-from notebooks import filled_in, labels, part_of, with_tests_of
+from student_notebooks import filled_in, labels, part_of, with_tests_of
 
 HERE = Path(__file__).resolve().parent
 SAMPLE = ("right_masks", "wrong_sequence_major", "wrong_shown_inputs_only")

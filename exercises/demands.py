@@ -10,7 +10,7 @@ from pathlib import Path
 
 import warm
 from known_answers import read_answers
-from notebooks import (
+from student_notebooks import (
     function_in,
     is_stub,
     is_test,

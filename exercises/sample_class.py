@@ -7,7 +7,7 @@ from pathlib import Path
 
 import nbformat
 from known_answers import read_answer
-from notebooks import filled_in, function_in, is_stub, labels, read_notebook
+from student_notebooks import filled_in, function_in, is_stub, labels, read_notebook
 
 ANSWERS = Path(__file__).resolve().parent / "answers"
 

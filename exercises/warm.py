@@ -8,7 +8,8 @@ import linecache
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 
-from notebooks import is_test, labels, part_of
+from student_notebooks import labels, part_of
+from verdicts import is_test
 
 from packlib.checks import LawBroken
 

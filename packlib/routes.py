@@ -42,10 +42,10 @@ class Costs(NamedTuple):
 
 # Fitted by benchmarks/calibrate.py on two threads, float32; only their proportions matter.
 CPU_COSTS = {
-    ("cover", True): Costs(Rate(400, 0.002), Rate(8, 2e-4), Rate(1.5, 9e-5)),
-    ("cover", False): Costs(Rate(120, 0.0005), Rate(4, 1e-5), Rate(0.2, 2e-5)),
-    ("hoisted", True): Costs(Rate(250, 0.001), Rate(40, 1e-4), Rate(1.5, 9e-5)),
-    ("hoisted", False): Costs(Rate(60, 0.0005), Rate(18, 5e-5), Rate(0.3, 3e-5)),
+    ("cover", True): Costs(Rate(523, 0.0017), Rate(7.2, 6.8e-06), Rate(0.46, 3.4e-05)),
+    ("cover", False): Costs(Rate(195, 0.00031), Rate(1.9, 1.1e-05), Rate(0.1, 1e-05)),
+    ("hoisted", True): Costs(Rate(578, 0.0016), Rate(50, 0.00011), Rate(1.8, 3.9e-05)),
+    ("hoisted", False): Costs(Rate(181, 0.00023), Rate(16, 7.3e-05), Rate(0.29, 1.8e-05)),
 }
 
 

@@ -1,7 +1,7 @@
 """Write the repository's web address where it is needed: python tools/address.py URL
 
-The chapters install packlib from there when they run in Colab; until then they say that they cannot.
-The book's own buttons take the address from the environment when it is built, see tools/book.py.
+In Colab the chapters install packlib from there; until then they say that they cannot. The book's
+own buttons take the address from the environment when it is built, see tools/book.py.
 """
 
 from __future__ import annotations

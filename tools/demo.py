@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 EXERCISES = ROOT / "exercises"
-sys.path.insert(0, str(EXERCISES))  # before tools/, where this file lies: both have a notebooks.py
+sys.path.append(str(EXERCISES))
 
 CONFIG = '''"""The course of `make demo`: that of exercises/, in this folder."""
 

@@ -9,7 +9,7 @@ import nbformat
 import pytest
 from check import assignments
 from demands import DEMANDS, Assignment, nothing_unlisted
-from notebooks import is_stub, labels, released
+from student_notebooks import is_stub, labels, released
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "ps2_pack_and_unpack"

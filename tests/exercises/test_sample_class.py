@@ -9,9 +9,9 @@ import shutil
 import pytest
 from bs4 import BeautifulSoup
 from grades import read_rows
-from notebooks import is_test, part_of, read_notebook
 from sample_class import CLASSES, NOT_VALID_JSON, solved
-from verdicts import hidden_lines
+from student_notebooks import part_of, read_notebook
+from verdicts import hidden_lines, is_test
 
 from tools import demo
 

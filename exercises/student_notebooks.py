@@ -7,6 +7,7 @@ import logging
 import nbformat
 from nbformat.v4 import new_code_cell
 from nbgrader.preprocessors import ClearHiddenTests, ClearSolutions
+from verdicts import is_test
 
 from packlib.checks import PARTS
 
@@ -22,11 +23,6 @@ def read_notebook(path):
 def labels(cell):
     """nbgrader's metadata of a cell; empty for an ordinary one."""
     return cell.metadata.get("nbgrader", {})
-
-
-def is_test(cell):
-    """Is this a cell that nbgrader marks by running it?"""
-    return cell.cell_type == "code" and labels(cell).get("grade") and not labels(cell)["solution"]
 
 
 def is_stub(cell):
