@@ -15,14 +15,13 @@ finds it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import _VF, Tensor
 
-from packlib.layout import Index, Layout
-from packlib.ops import take
+from packlib.layout import Layout
+from packlib.ops import put, take
 
 BRAKE = 100.0  # sigmoid(-100) is 4e-44, sigmoid(100) is 1
 
@@ -109,11 +108,11 @@ def lstm(layout: Layout, cost: Cost, data: Tensor, h0: Tensor, c0: Tensor, w_ih:
             output, h, c = _dense(x, h, c, [w_ih, *rest])
             outputs.append(output.flatten(0, 1))
         else:
-            index = r.inner.padded(r.steps, False, data.device)
-            x = _Braked.apply(rows, index).view(r.steps, r.size, -1)
+            cells = r.inner.padded(r.steps, False, data.device)
+            x = _marked(rows, cells, r.steps * r.size).view(r.steps, r.size, -1)
             output, _, c = _dense(x, h, c, [braked, *rest])
             grid = output.flatten(0, 1)
-            outputs.append(take(grid, index))
+            outputs.append(take(grid, cells))
             h = grid.index_select(0, r.inner.last(data.device))
         if r.following < r.size:
             cut = [r.following, r.size - r.following]
@@ -121,6 +120,12 @@ def lstm(layout: Layout, cost: Cost, data: Tensor, h0: Tensor, c0: Tensor, w_ih:
             ended.append((h_ended, c_ended))
     h_n, c_n = (torch.cat(pieces[::-1]) for pieces in zip(*ended, strict=True))
     return torch.cat(outputs), h_n, c_n
+
+
+def _marked(rows: Tensor, cells: Tensor, total: int) -> Tensor:
+    """Padded rows with one more column, 0 on real steps and 1 on padding: (total, F + 1)."""
+    column = rows.new_ones(total, 1).index_fill_(0, cells, 0)
+    return torch.cat([put(rows, cells, total), column], 1)
 
 
 def _brake(w_ih: Tensor, others: list[Tensor]) -> Tensor:
@@ -140,20 +145,3 @@ def _dense(x: Tensor, h: Tensor, c: Tensor, weights: list[Tensor]) -> tuple[Tens
     output, h_n, c_n = _VF.lstm(x, state, weights, len(weights) == 4, 1, 0.0,
                                 torch.is_grad_enabled(), False, False)
     return output, h_n[0], c_n[0]
-
-
-class _Braked(torch.autograd.Function):
-    """Padded rows with one more column, 0 on real steps and 1 on padding: (N, F) -> (cells, F + 1).
-    """
-
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, index: Index) -> Tensor:
-        ctx.index = index
-        wide = rows.new_zeros(len(rows) + 1, rows.shape[1] + 1)  # the last row is the padding
-        wide[:-1, :-1] = rows
-        wide[-1, -1] = 1
-        return wide.index_select(0, index.slots.index_fill(0, index.pads, len(rows)))
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
-        return take(grad[:, :-1], ctx.index), None

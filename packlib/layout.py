@@ -80,35 +80,6 @@ def host(integers: Tensor) -> Ints:
 
 
 @dataclass(frozen=True)
-class Index:
-    """Where each packed row lies in a padded grid of ``cells`` cells, and the way back.
-
-    ``rows`` ``(N,)``: the cell of each packed row (``cell`` on the host). ``slots`` ``(cells,)``:
-    the packed row of each cell, 0 for padding. ``pads``: the cells that are padding.
-    """
-
-    cell: Ints
-    cells: int
-    device: torch.device
-
-    @cached_property
-    def rows(self) -> Tensor:
-        return torch.from_numpy(self.cell).to(self.device)
-
-    @cached_property
-    def slots(self) -> Tensor:
-        slots = np.zeros(self.cells, dtype=np.int64)
-        slots[self.cell] = np.arange(len(self.cell))
-        return torch.from_numpy(slots).to(self.device)
-
-    @cached_property
-    def pads(self) -> Tensor:
-        empty = np.ones(self.cells, dtype=bool)
-        empty[self.cell] = False
-        return torch.from_numpy(np.flatnonzero(empty)).to(self.device)
-
-
-@dataclass(frozen=True)
 class Layout:
     """Where every step of every sequence lies in packed data.
 
@@ -173,71 +144,71 @@ class Layout:
     @cached_property
     def rank(self) -> Ints:
         """Place of each packed row's sequence, longest first ``(N,)``."""
-        return np.arange(len(self.step)) - self.offsets[self.step]
+        first = np.repeat(self.offsets, self.batch_sizes)
+        return np.arange(len(first)) - first
 
-    @cached_property
+    def by_sequence(self, values: Ints) -> Ints:
+        """For each packed row, the value of its sequence; values ``(B,)`` in the user's order."""
+        return (values if self.order is None else values[self.order])[self.rank]
+
+    @property
     def sequence(self) -> Ints:
         """The user's number of each packed row's sequence ``(N,)``."""
-        return self.rank if self.order is None else self.order[self.rank]
+        return self.by_sequence(np.arange(self.num_sequences))
 
     def rows_of(self, i: int) -> Ints:
         """The packed rows of the user's sequence ``i``, step by step."""
         rank = i if self.inverse is None else int(self.inverse[i])
         return self.offsets[: self.lengths[i]] + rank
 
-    def reversed(self, device: torch.device) -> Index:
-        """Each sequence's steps from last to first: a permutation that undoes itself."""
-        return self._index(("reversed", device), lambda: (
-            self.offsets[self.lengths[self.sequence] - 1 - self.step] + self.rank, len(self.step)
-        ))
+    # What follows are rows for ``take`` and ``put``, made once for each device.
 
-    def before(self, device: torch.device) -> Index:
+    def reversed(self, device: torch.device) -> Tensor:
+        """Each sequence's steps from last to first ``(N,)``: a permutation that undoes itself."""
+        return self._rows(("reversed", device), lambda: (
+            self.offsets[self.by_sequence(self.lengths) - 1 - self.step] + self.rank))
+
+    def before(self, device: torch.device) -> Tensor:
         """For each row from step 1 on, the row of the same sequence one step before."""
         later = slice(self.sizes[0], None)
-        return self._index(("before", device), lambda: (
-            self.offsets[self.step[later] - 1] + self.rank[later], len(self.step)
-        ))
-
-    def padded(self, total: int, batch_first: bool, device: torch.device,
-               padding_side: str = "right") -> Index:
-        """Packed rows in a padded grid, flattened: (B, total) if ``batch_first``, else (total, B).
-        """
-        return self._index(("padded", total, batch_first, padding_side, device), lambda: (
-            self._cells(self.sequence, self.step, total, batch_first, padding_side),
-            self.num_sequences * total
-        ))
+        return self._rows(("before", device), lambda: (
+            self.offsets[self.step[later] - 1] + self.rank[later]))
 
     def last(self, device: torch.device) -> Tensor:
-        """The row of each sequence's last step ``(B,)``, longest first, in a (T, B, *) grid."""
-        def make() -> Tensor:
-            ranks = np.arange(self.num_sequences)
-            steps = conjugate(self.batch_sizes) - 1
-            return torch.from_numpy(steps * self.num_sequences + ranks).to(device)
+        """Each sequence's last step in a flat (T, B) grid ``(B,)``, longest sequence first."""
+        return self._rows(("last", device), lambda: (
+            (conjugate(self.batch_sizes) - 1) * self.num_sequences + np.arange(self.num_sequences)))
 
-        return self.kept(("last", device), make)
+    def padded(self, total: int, batch_first: bool, device: torch.device,
+               padding_side: str = "right") -> Tensor:
+        """Each packed row in a flat grid, (B, total) if ``batch_first``, else (total, B)."""
+        def make() -> Ints:
+            first, stride = self._grid(total, batch_first, padding_side)
+            return self.by_sequence(first) + self.step * stride
 
-    def listed(self, device: torch.device) -> Index:
-        """Packed rows among the sequences laid end to end, in the user's order."""
-        return self._index(("listed", device), lambda: (
-            self.starts[self.sequence] + self.step, len(self.step)
-        ))
+        return self._rows(("padded", total, batch_first, padding_side, device), make)
+
+    def listed(self, device: torch.device) -> Tensor:
+        """Each packed row among the sequences laid end to end, in the user's order ``(N,)``."""
+        return self._rows(("listed", device), lambda: self.by_sequence(self.starts) + self.step)
 
     def filled(self, total: int, batch_first: bool, device: torch.device,
-               padding_side: str = "right") -> Index:
-        """The sequences laid end to end, in a padded grid as in ``padded``."""
-        def make() -> tuple[Ints, int]:
-            sequence = np.repeat(np.arange(self.num_sequences), self.lengths)
-            step = np.arange(len(sequence)) - self.starts[sequence]
-            return (self._cells(sequence, step, total, batch_first, padding_side),
-                    self.num_sequences * total)
+               padding_side: str = "right") -> Tensor:
+        """Each row of the sequences laid end to end, in a grid as in ``padded``."""
+        def make() -> Ints:
+            first, stride = self._grid(total, batch_first, padding_side)
+            step = np.arange(self.lengths.sum()) - np.repeat(self.starts, self.lengths)
+            return np.repeat(first, self.lengths) + step * stride
 
-        return self._index(("filled", total, batch_first, padding_side, device), make)
+        return self._rows(("filled", total, batch_first, padding_side, device), make)
 
-    def _cells(self, sequence: Ints, step: Ints, total: int, batch_first: bool,
-               padding_side: str) -> Ints:
+    def _grid(self, total: int, batch_first: bool, padding_side: str) -> tuple[Ints, int]:
+        """Of a flat grid: the cell of each sequence's first step, and from step to step."""
+        stride = 1 if batch_first else self.num_sequences
+        first = np.arange(self.num_sequences) * (total if batch_first else 1)
         if padding_side == "left":
-            step = step + total - self.lengths[sequence]
-        return sequence * total + step if batch_first else step * self.num_sequences + sequence
+            first = first + (total - self.lengths) * stride
+        return first, stride
 
     def kept(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         """What ``make`` gives, made once for this layout and key."""
@@ -245,5 +216,9 @@ class Layout:
             self._kept[key] = make()
         return self._kept[key]
 
-    def _index(self, key: tuple[Any, ...], cells: Callable[[], tuple[Ints, int]]) -> Index:
-        return self.kept(key, lambda: Index(*cells(), key[-1]))
+    def _rows(self, key: tuple[Any, ...], make: Callable[[], Ints]) -> Tensor:
+        def rows() -> Tensor:
+            with torch.inference_mode(False):  # kept ones may serve a backward pass later
+                return torch.from_numpy(make()).to(key[-1])
+
+        return self.kept(key, rows)

@@ -1,7 +1,8 @@
-"""The two moves behind all packing: rows out of a grid, and rows back into one.
+"""The moves behind all packing, as operators of torch: rows out of a grid, and back into one.
 
-Each is one gather, whatever the number of steps or of distinct lengths, and each is the other's
-derivative, so gradients of any order cost the same again and never grow with the square of ``T``.
+Each is one gather or one scatter, whatever the number of steps or of distinct lengths, and each is
+the other's derivative, so gradients of any order cost the same again and never grow with the square
+of ``T``. Being operators they compile and export: torch need not look inside.
 """
 
 from __future__ import annotations
@@ -10,18 +11,69 @@ from typing import Any
 
 import torch
 from torch import Tensor
-
-from packlib.layout import Index
-
-
-def take(grid: Tensor, index: Index) -> Tensor:
-    """Packed rows ``(N, *)`` out of a flat grid ``(cells, *)``."""
-    return _Take.apply(grid, index) if _tracked(grid) else _take(grid, index)
+from torch.types import Number
 
 
-def put(data: Tensor, index: Index, value: float | complex | bool = 0.0) -> Tensor:
-    """A flat grid ``(cells, *)`` that holds the packed rows ``(N, *)``, and ``value`` elsewhere."""
-    return _Put.apply(data, index, value) if _tracked(data) else _put(data, index, value)
+def take(grid: Tensor, rows: Tensor) -> Tensor:
+    """Rows of a flat grid: grid (cells, *), rows (N,) -> data (N, *). No row is asked for twice."""
+    return _gather(grid, rows) if _transformed() else take_op(grid, rows)
+
+
+def put(data: Tensor, rows: Tensor, cells: int, value: Number | complex = 0) -> Tensor:
+    """A flat grid that holds data (N, *) in rows (N,), and ``value`` elsewhere: (cells, *)."""
+    move = _scatter if _transformed() else put_op
+    return move(data, rows, cells, value)
+
+
+def _transformed() -> bool:
+    """Inside torch.func's transforms, which know torch's own operators better than new ones."""
+    return torch._C._are_functorch_transforms_active()
+
+
+def _gather(grid: Tensor, rows: Tensor) -> Tensor:
+    return grid.index_select(0, rows)
+
+
+def _scatter(data: Tensor, rows: Tensor, cells: int, value: Number = 0) -> Tensor:
+    shape = (cells, *data.shape[1:])
+    grid = data.new_empty(shape) if cells == len(rows) else data.new_full(shape, value)
+    return grid.index_put_((rows,), data)
+
+
+take_op = torch.library.custom_op("packlib::take", _gather, mutates_args=())
+put_op = torch.library.custom_op("packlib::put", _scatter, mutates_args=())
+
+
+@take_op.register_fake
+def _(grid: Tensor, rows: Tensor) -> Tensor:
+    return grid.new_empty(rows.shape[0], *grid.shape[1:])
+
+
+@put_op.register_fake
+def _(data: Tensor, rows: Tensor, cells: int, value: Number = 0) -> Tensor:
+    return data.new_empty(cells, *data.shape[1:])
+
+
+def _keep_for_take(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    grid, rows = inputs
+    ctx.save_for_backward(rows)
+    ctx.cells = grid.shape[0]
+
+
+def _take_backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+    return put(grad, ctx.saved_tensors[0], ctx.cells), None
+
+
+def _keep_for_put(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(inputs[1])
+
+
+def _put_backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+    return take(grad, ctx.saved_tensors[0]), None, None, None
+
+
+take_op.register_autograd(_take_backward, setup_context=_keep_for_take)
+put_op.register_autograd(_put_backward, setup_context=_keep_for_put)
 
 
 def split(data: Tensor, lengths: list[int]) -> list[Tensor]:
@@ -33,54 +85,9 @@ def split(data: Tensor, lengths: list[int]) -> list[Tensor]:
     return list(_Split.apply(data, lengths))
 
 
-def _tracked(tensor: Tensor) -> bool:
-    return tensor.requires_grad and torch.is_grad_enabled()
-
-
-def _take(grid: Tensor, index: Index) -> Tensor:
-    return grid.index_select(0, index.rows)
-
-
-def _put(data: Tensor, index: Index, value: float | complex | bool) -> Tensor:
-    if len(data) == 0:
-        return data.new_full((index.cells, *data.shape[1:]), value)
-    grid = data.index_select(0, index.slots)
-    return grid.index_fill_(0, index.pads, value) if index.cells > len(data) else grid
-
-
-class _Take(torch.autograd.Function):
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(grid: Tensor, index: Index) -> Tensor:
-        return _take(grid, index)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.index = inputs[1]
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
-        return put(grad, ctx.index), None
-
-
-class _Put(torch.autograd.Function):
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(data: Tensor, index: Index, value: float | complex | bool) -> Tensor:
-        return _put(data, index, value)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.index = inputs[1]
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
-        return take(grad, ctx.index), None, None
-
-
 class _Split(torch.autograd.Function):
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(data: Tensor, lengths: list[int]) -> tuple[Tensor, ...]:
         return tuple(piece.data for piece in data.split(lengths))  # .data: no longer a view

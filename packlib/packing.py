@@ -90,8 +90,9 @@ def pad_packed_sequence(sequence: torch_rnn.PackedSequence, batch_first: bool = 
     data = sequence.data
     padding_value = check_padding_value(padding_value, data.dtype)
     total = _total_length(total_length, layout.num_steps)
-    grid = put(data, layout.padded(total, batch_first, data.device, padding_side), padding_value)
     size = layout.num_sequences
+    rows = layout.padded(total, batch_first, data.device, padding_side)
+    grid = put(data, rows, size * total, padding_value)
     shape = (size, total) if batch_first else (total, size)
     return grid.view(*shape, *data.shape[1:]), torch.from_numpy(layout.lengths.copy())
 
@@ -124,7 +125,7 @@ def unpack_sequence(packed_sequences: torch_rnn.PackedSequence) -> list[Tensor]:
     """
     layout = layout_of(packed_sequences)
     data = packed_sequences.data
-    return split(put(data, layout.listed(data.device)), layout.lengths.tolist())
+    return split(put(data, layout.listed(data.device), len(data)), layout.lengths.tolist())
 
 
 def _plan(lengths: Ints, enforce_sorted: bool) -> Layout:

@@ -39,8 +39,8 @@ def pad_sequence(sequences: Tensor | list[Tensor], batch_first: bool = False,
     layout = Layout.from_lengths(lengths)
     total, size = layout.num_steps, len(sequences)
     flat = torch.cat(sequences)
-    index = layout.filled(total, batch_first, flat.device, padding_side)
-    grid = put(flat, index, padding_value)
+    rows = layout.filled(total, batch_first, flat.device, padding_side)
+    grid = put(flat, rows, size * total, padding_value)
     shape = (size, total) if batch_first else (total, size)
     return grid.view(*shape, *flat.shape[1:])
 
@@ -69,8 +69,8 @@ def unpad_sequence(padded_sequences: Tensor, lengths: Tensor | list[int],
         raise ValueError(f"lengths must be at least 0, got {counts.min()}")
     check_fit(counts, total, padded_sequences, batch_first)
     flat, batch_first = flat_grid(padded_sequences, batch_first)
-    index = Layout.from_lengths(counts).filled(total, batch_first, flat.device, padding_side)
-    return split(take(flat, index), counts.tolist())
+    rows = Layout.from_lengths(counts).filled(total, batch_first, flat.device, padding_side)
+    return split(take(flat, rows), counts.tolist())
 
 
 def lengths_to_mask(lengths: Tensor | list[int], max_len: int | None = None) -> Tensor:

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 
 import packlib
+from packlib import ops
 from packlib.ops import split
 
 
@@ -195,3 +196,20 @@ class TestTransforms:
 
         oracle.same(torch.func.grad(energy)(packed.data), 2 * packed.data)
         oracle.same(packlib.pad_packed_sequence(packed, True)[0], self.X * self.MASK)
+
+
+VALUES = {torch.float32: 2.5, torch.half: -1.0, torch.int64: 7, torch.bool: True,
+          torch.complex64: 3.0}
+
+
+@pytest.mark.parametrize("dtype", VALUES, ids=str)
+def test_the_operators_keep_torchs_rules(dtype):
+    """Schema, fake kernel, autograd registration, and AOT with dynamic shapes."""
+    rows = torch.tensor([3, 0, 4, 1])
+    grid = torch.ones(6, 3).to(dtype)
+    data = torch.ones(4, 3).to(dtype)
+    if dtype.is_floating_point or dtype.is_complex:
+        grid.requires_grad_()
+        data.requires_grad_()
+    for op, inputs in ((ops.take_op, (grid, rows)), (ops.put_op, (data, rows, 6, VALUES[dtype]))):
+        assert set(torch.library.opcheck(op, inputs).values()) == {"SUCCESS"}
