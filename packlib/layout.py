@@ -113,6 +113,10 @@ class Layout:
         return len(self.batch_sizes)
 
     @cached_property
+    def num_rows(self) -> int:
+        return int(self.batch_sizes.sum())
+
+    @cached_property
     def sizes(self) -> list[int]:
         """``batch_sizes`` as a list, for ``Tensor.split``."""
         return self.batch_sizes.tolist()
@@ -218,7 +222,9 @@ class Layout:
 
     def _rows(self, key: tuple[Any, ...], make: Callable[[], Ints]) -> Tensor:
         def rows() -> Tensor:
-            with torch.inference_mode(False):  # kept ones may serve a backward pass later
-                return torch.from_numpy(make()).to(key[-1])
+            if torch.is_inference_mode_enabled():
+                with torch.inference_mode(False):  # kept ones may serve a backward pass later
+                    return rows()
+            return torch.from_numpy(make()).to(key[-1])
 
         return self.kept(key, rows)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils import rnn as torch_rnn
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from packlib.layout import Ints, Layout, host
 
@@ -70,7 +71,11 @@ class PackedSequence(torch_rnn.PackedSequence):
             return None if indices is None else torch.from_numpy(indices).to(data.device)
 
         sizes = torch.from_numpy(layout.batch_sizes)
-        return cls._made(layout, data, sizes, near(layout.order), near(layout.inverse))
+        made = cls._made(layout, data, sizes, near(layout.order), near(layout.inverse))
+        if not sizes.is_inference():  # those do not count their changes
+            order, inverse = made.sorted_indices, made.unsorted_indices
+            _PLANS[sizes] = _Plan(layout, order, inverse, _versions(sizes, order, inverse))
+        return made
 
     @property
     def layout(self) -> Layout:
@@ -181,6 +186,35 @@ class PackedSequence(torch_rnn.PackedSequence):
     __lt__ = __le__ = __gt__ = __ge__ = _no_arithmetic
 
 
+class _Plan(NamedTuple):
+    """A layout, the index tensors that were made from it, and their counts of changes."""
+
+    layout: Layout
+    order: Tensor | None
+    inverse: Tensor | None
+    versions: tuple[int, ...]
+
+
+# torch's layers hand on the very index tensors that they are given. By them the layout is found
+# again, and need be neither checked nor made a second time.
+_PLANS: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+
+
+def _versions(*indices: Tensor | None) -> tuple[int, ...]:
+    return tuple(0 if t is None else t._version for t in indices)
+
+
+def _known_layout(data: Any, batch_sizes: Any, order: Any, inverse: Any) -> Layout | None:
+    if not isinstance(batch_sizes, Tensor) or batch_sizes.is_inference():
+        return None
+    plan = _PLANS.get(batch_sizes)
+    if plan is None or plan.order is not order or plan.inverse is not inverse:
+        return None
+    unchanged = plan.versions == _versions(batch_sizes, order, inverse)
+    fits = isinstance(data, Tensor) and data.shape[:1] == (plan.layout.num_rows,)
+    return plan.layout if unchanged and fits else None
+
+
 def layout_of(packed: torch_rnn.PackedSequence) -> Layout:
     """The layout of a packed batch, torch's or ours."""
     if isinstance(packed, PackedSequence) and "_layout" in packed.__dict__:
@@ -188,6 +222,9 @@ def layout_of(packed: torch_rnn.PackedSequence) -> Layout:
     if not isinstance(packed, torch_rnn.PackedSequence):
         raise TypeError(f"expected a PackedSequence, got {type(packed).__name__}: pack it first "
                         "with pack_padded_sequence or pack_sequence")
+    known = _known_layout(*packed)
+    if known is not None:
+        return known
     _check_fields(*packed)  # torch's own, or ours after _replace, which asks no constructor
     order = packed.sorted_indices
     return Layout.from_batch_sizes(host(packed.batch_sizes),

@@ -253,3 +253,38 @@ def test_comparing_two_says_what_to_do():
 def test_it_can_be_a_key():
     p = packed()
     assert {p: "here"}[p] == "here"
+
+
+class TestTheLayoutIsFoundAgain:
+    """A batch that comes out of torch's layer has the index tensors that went in."""
+
+    def out_of_a_layer(self):
+        packed = packlib.pack_sequence([torch.zeros(n, 3) for n in [2, 4, 1, 4, 3]],
+                                       enforce_sorted=False)
+        return packed, torch.nn.GRU(3, 6)(packed)[0]
+
+    def test_as_it_was(self):
+        packed, output = self.out_of_a_layer()
+        assert type(output) is torch.nn.utils.rnn.PackedSequence
+        assert packlib.sequence.layout_of(output) is packed.layout
+
+    def test_not_after_an_index_has_changed(self):
+        packed, output = self.out_of_a_layer()
+        order = output.sorted_indices.clone()
+        output.sorted_indices[0], output.sorted_indices[1] = order[1], order[0]
+        with pytest.raises(ValueError, match="must be the inverse"):
+            packlib.pad_packed_sequence(output)
+
+    def test_not_with_other_rows_or_another_order(self):
+        packed, output = self.out_of_a_layer()
+        with pytest.raises(ValueError, match="add up to 14 steps, but data has 13"):
+            packlib.pad_packed_sequence(output._replace(data=output.data[:-1]))
+        turned = output._replace(sorted_indices=None, unsorted_indices=None)
+        assert packlib.sequence.layout_of(turned).lengths.tolist() == [4, 4, 3, 2, 1]
+
+    def test_it_is_forgotten_with_the_batch(self):
+        before = len(packlib.sequence._PLANS)
+        packed, output = self.out_of_a_layer()
+        assert len(packlib.sequence._PLANS) == before + 1
+        del packed, output
+        assert len(packlib.sequence._PLANS) == before
