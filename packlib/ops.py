@@ -19,7 +19,7 @@ def take(grid: Tensor, rows: Tensor) -> Tensor:
     return _gather(grid, rows) if _transformed() else take_op(grid, rows)
 
 
-def put(data: Tensor, rows: Tensor, cells: int, value: Number | complex = 0) -> Tensor:
+def put(data: Tensor, rows: Tensor, cells: int, value: Any = 0) -> Tensor:
     """A flat grid that holds data (N, *) in rows (N,), and ``value`` elsewhere: (cells, *)."""
     move = _scatter if _transformed() else put_op
     return move(data, rows, cells, value)

@@ -14,9 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils import rnn as torch_rnn
 
-from packlib import cover, hoisted
+from packlib import cover, layer_ops
 from packlib.cells import gru_layer, lstm_layer, rnn_layer
-from packlib.layout import Layout
 from packlib.ops import take
 from packlib.routes import ROUTES, choose, cover_cost
 from packlib.sequence import PackedSequence
@@ -72,13 +71,14 @@ class _Packed(torch.nn.RNNBase):
         order, inverse = packed.sorted_indices, packed.unsorted_indices
         if order is not None:
             states = tuple(s.index_select(1, order) for s in states)
-        data, last = self._run_layers(packed.layout, packed.data, states)
+        data, last = self._run_layers(packed, states)
         if inverse is not None:
             last = tuple(s.index_select(1, inverse) for s in last)
         return packed.with_data(data), last if self.mode == "LSTM" else last[0]
 
-    def _run_layers(self, layout: Layout, data: Tensor,
+    def _run_layers(self, packed: PackedSequence,
                     states: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+        data = packed.data
         last: list[tuple[Tensor, ...]] = []
         for layer in range(self.num_layers):
             if layer:
@@ -86,17 +86,18 @@ class _Packed(torch.nn.RNNBase):
             outputs = []
             for suffix in ("", "_reverse") if self.bidirectional else ("",):
                 state = tuple(s[len(last)] for s in states)
-                turn = layout.reversed(data.device) if suffix else None
+                turn = packed.layout.reversed(data.device) if suffix else None
                 rows = data if turn is None else take(data, turn)
-                output, *state_n = self._run_direction(layout, rows, state, f"_l{layer}{suffix}")
+                output, *state_n = self._run_direction(packed, rows, state, f"_l{layer}{suffix}")
                 outputs.append(output if turn is None else take(output, turn))
                 last.append(tuple(state_n))
             data = torch.cat(outputs, 1) if self.bidirectional else outputs[0]
         return data, tuple(torch.stack(pieces) for pieces in zip(*last, strict=True))
 
-    def _run_direction(self, layout: Layout, data: Tensor, state: tuple[Tensor, ...],
+    def _run_direction(self, packed: PackedSequence, data: Tensor, state: tuple[Tensor, ...],
                        suffix: str) -> tuple[Tensor, ...]:
         """One direction of one layer: rows and states longest sequence first."""
+        layout = packed.layout
         weights: list[Any] = [None if w is None else w.to(data.dtype) for w in (
             getattr(self, name + suffix, None)
             for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))]
@@ -104,18 +105,20 @@ class _Packed(torch.nn.RNNBase):
         if route == "auto":
             route = choose(self.mode, layout, data, weights[1], self.proj_size > 0)
         given: list[Any] = [data, *state, *weights]
-        if self.mode == "GRU":
-            return (gru_layer if route == "plain" else hoisted.gru)(layout, *given)
-        if self.mode != "LSTM":
-            relu = self.mode == "RNN_RELU"
-            return (rnn_layer if route == "plain" else hoisted.rnn)(layout, relu, *given)
-        if route == "plain":
+        relu = self.mode == "RNN_RELU"
+        if route == "cover":
+            return cover.lstm(layout, cover_cost(data, weights[1]), *given)
+        if route == "hoisted":
+            if self.mode == "LSTM":
+                return layer_ops.lstm(packed.batch_sizes, *given)[:3]
+            if self.mode == "GRU":
+                return layer_ops.gru(packed.batch_sizes, *given)[:2]
+            return layer_ops.rnn(packed.batch_sizes, *given, relu)
+        if self.mode == "LSTM":
             w_hr = getattr(self, "weight_hr" + suffix, None)
             given.append(None if w_hr is None else w_hr.to(data.dtype))
             return lstm_layer(layout, *given)
-        if route == "cover":
-            return cover.lstm(layout, cover_cost(data, weights[1]), *given)
-        return hoisted.lstm(layout, *given)
+        return gru_layer(layout, *given) if self.mode == "GRU" else rnn_layer(layout, relu, *given)
 
     def _route(self, packed: PackedSequence) -> str:
         """The forced route, "torch" where the device has a kernel of its own, else "auto"."""

@@ -231,6 +231,14 @@ def layout_of(packed: torch_rnn.PackedSequence) -> Layout:
                                    None if order is None else host(order))
 
 
+def layout_of_sizes(batch_sizes: Tensor) -> Layout:
+    """A layout with these ``batch_sizes`` (T,); its order may be any."""
+    plan = None if batch_sizes.is_inference() else _PLANS.get(batch_sizes)
+    if plan is not None and plan.versions[0] == batch_sizes._version:
+        return plan.layout
+    return Layout.from_batch_sizes(host(batch_sizes))
+
+
 def _check_fields(data: Any, batch_sizes: Any, sorted_indices: Any, unsorted_indices: Any) -> None:
     if not isinstance(data, Tensor):
         raise TypeError(f"data must be a Tensor, got {type(data).__name__}")
