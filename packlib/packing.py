@@ -7,19 +7,19 @@ import torch
 from torch import Tensor
 from torch.nn.utils import rnn as torch_rnn
 
-from packlib.layout import Ints, Layout, check_lengths, host
+from packlib import traced
+from packlib.layout import check_lengths
 from packlib.ops import put, split, take
 from packlib.padding import (
     check_bool,
-    check_fit,
     check_grid,
     check_int,
     check_padding_side,
     check_padding_value,
     check_sequences,
     flat_grid,
-    other_layout,
 )
+from packlib.planning import check_total, plan, plan_grid
 from packlib.sequence import PackedSequence, layout_of
 
 
@@ -49,19 +49,16 @@ def pack_padded_sequence(input: Tensor, lengths: Tensor | list[int], batch_first
     """
     check_bool("batch_first", batch_first)
     check_padding_side(padding_side)
-    counts = check_lengths(lengths)
     size, total = check_grid("input", input, batch_first)
+    if torch.compiler.is_compiling():
+        return traced.pack(input, lengths, batch_first, enforce_sorted, padding_side)
+    counts = check_lengths(lengths)
     if input.numel() == 0:
         raise RuntimeError(f"Cannot pack empty tensors. Got input of shape {tuple(input.shape)}")
-    if len(counts) != size:
-        raise RuntimeError("Expected `len(lengths)` to be equal to batch_size, but got "
-                           f"{len(counts)} (batch_size={size})"
-                           + other_layout(input, len(counts), batch_first))
-    check_fit(counts, total, input, batch_first)  # first, since a plan takes memory for T steps
-    layout = _plan(counts, enforce_sorted)
+    layout = plan_grid(counts, input.shape, batch_first, enforce_sorted)
     flat, batch_first = flat_grid(input, batch_first)
-    index = layout.padded(total, batch_first, flat.device, padding_side)
-    return PackedSequence.from_layout(take(flat, index), layout)
+    rows = layout.padded(total, batch_first, flat.device, padding_side)
+    return PackedSequence.from_layout(take(flat, rows), layout)
 
 
 def pad_packed_sequence(sequence: torch_rnn.PackedSequence, batch_first: bool = False,
@@ -86,10 +83,14 @@ def pad_packed_sequence(sequence: torch_rnn.PackedSequence, batch_first: bool = 
     """
     check_bool("batch_first", batch_first)
     check_padding_side(padding_side)
+    if torch.compiler.is_compiling():
+        return traced.pad(sequence, batch_first, padding_value, total_length, padding_side)
     layout = layout_of(sequence)
     data = sequence.data
     padding_value = check_padding_value(padding_value, data.dtype)
-    total = _total_length(total_length, layout.num_steps)
+    longest = layout.num_steps
+    total = longest if total_length is None else check_int("total_length", total_length)
+    check_total(total, longest)
     size = layout.num_sequences
     rows = layout.padded(total, batch_first, data.device, padding_side)
     grid = put(data, rows, size * total, padding_value)
@@ -109,7 +110,7 @@ def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True) -> Packe
     tensor([1, 7, 2, 3])
     """
     made = check_sequences(sequences, "pack_sequence")
-    layout = _plan(np.array([len(s) for s in made], dtype=np.int64), enforce_sorted)
+    layout = plan(np.array([len(s) for s in made], dtype=np.int64), enforce_sorted)
     flat = torch.cat(made)
     return PackedSequence.from_layout(take(flat, layout.listed(flat.device)), layout)
 
@@ -126,34 +127,3 @@ def unpack_sequence(packed_sequences: torch_rnn.PackedSequence) -> list[Tensor]:
     layout = layout_of(packed_sequences)
     data = packed_sequences.data
     return split(put(data, layout.listed(data.device), len(data)), layout.lengths.tolist())
-
-
-def _plan(lengths: Ints, enforce_sorted: bool) -> Layout:
-    if not isinstance(enforce_sorted, int):  # torch takes 0 and 1 as well
-        check_bool("enforce_sorted", enforce_sorted)
-    if (lengths < 1).any():
-        i = int(lengths.argmin())
-        raise RuntimeError("Length of all samples has to be greater than 0, but found an element "
-                           f"in 'lengths' that is <= 0: lengths[{i}]={lengths[i]}")
-    if not enforce_sorted:
-        # torch's own call: its order of ties changes at 17 sequences, and results must be equal
-        order = host(torch.sort(torch.from_numpy(lengths), descending=True).indices)
-        return Layout.from_lengths(lengths, order)
-    if (np.diff(lengths) > 0).any():
-        raise RuntimeError(
-            "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You "
-            "can pass `enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to "
-            "sidestep this requirement if you do not need ONNX exportability. Do not sort lengths "
-            "alone: the input would keep its old order")
-    return Layout.from_lengths(lengths)
-
-
-def _total_length(total_length: int | None, longest: int) -> int:
-    if total_length is None:
-        return longest
-    total = check_int("total_length", total_length)
-    if total < longest:
-        raise ValueError("Expected total_length to be at least the length of the longest sequence "
-                         f"in input, but got total_length={total} and max sequence length "
-                         f"being {longest}")
-    return total

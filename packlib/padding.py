@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from numbers import Integral, Number, Real
 from typing import Any
 
@@ -64,10 +64,10 @@ def unpad_sequence(padded_sequences: Tensor, lengths: Tensor | list[int],
     size, total = check_grid("padded_sequences", padded_sequences, batch_first)
     if len(counts) != size:
         raise ValueError(f"lengths has {len(counts)} entries for {size} sequences"
-                         + other_layout(padded_sequences, len(counts), batch_first))
+                         + other_layout(padded_sequences.shape, len(counts), batch_first))
     if len(counts) and counts.min() < 0:
         raise ValueError(f"lengths must be at least 0, got {counts.min()}")
-    check_fit(counts, total, padded_sequences, batch_first)
+    check_fit(counts, total, padded_sequences.shape, batch_first)
     flat, batch_first = flat_grid(padded_sequences, batch_first)
     rows = Layout.from_lengths(counts).filled(total, batch_first, flat.device, padding_side)
     return split(take(flat, rows), counts.tolist())
@@ -196,16 +196,16 @@ def flat_grid(grid: Tensor, batch_first: bool) -> tuple[Tensor, bool]:
     return grid.flatten(0, 1), batch_first
 
 
-def check_fit(lengths: Ints, total: int, grid: Tensor, batch_first: bool) -> None:
+def check_fit(lengths: Ints, total: int, shape: Sequence[int], batch_first: bool) -> None:
     if len(lengths) and lengths.max() > total:
         i = int(lengths.argmax())
         raise ValueError(f"lengths[{i}]={lengths[i]}, but the input has only T={total} steps "
-                         f"(shape {tuple(grid.shape)}, batch_first={batch_first})"
-                         + other_layout(grid, len(lengths), batch_first))
+                         f"(shape {tuple(shape)}, batch_first={batch_first})"
+                         + other_layout(shape, len(lengths), batch_first))
 
 
-def other_layout(grid: Tensor, size: int, batch_first: bool) -> str:
-    other = grid.shape[1] if batch_first else grid.shape[0]
+def other_layout(shape: Sequence[int], size: int, batch_first: bool) -> str:
+    other = shape[1] if batch_first else shape[0]
     read = "(B, T)" if batch_first else "(T, B)"
-    hint = f"; the input is read as {read} = {tuple(grid.shape[:2])}"
+    hint = f"; the input is read as {read} = {tuple(shape[:2])}"
     return hint + (f". Did you mean batch_first={not batch_first}?" if other == size else "")

@@ -1,12 +1,14 @@
 """``RNN``, ``GRU`` and ``LSTM``: torch's modules, with packed input run by ``packlib.cells``.
 
-Arguments, weights and ``state_dict`` are torch's, since each is a subclass of torch's; so is the
-path of a plain tensor. Packed input is checked, walked step by step, and comes back in the user's
-order, states included.
+Arguments, weights and ``state_dict`` are torch's, since they share its base class, and so is the
+path of a plain tensor. Packed input is checked, goes over its steps by the fastest route that can
+take it, and comes back in the user's order, states included. They are no subclasses of
+``torch.nn.LSTM`` and its like, which torch.compile refuses to look into.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils import rnn as torch_rnn
 
-from packlib import cover, layer_ops
+from packlib import cover, layer_ops, traced
 from packlib.cells import gru_layer, lstm_layer, rnn_layer
 from packlib.ops import take
 from packlib.routes import ROUTES, choose, cover_cost
@@ -23,6 +25,8 @@ from packlib.sequence import PackedSequence
 
 class _Packed(torch.nn.RNNBase):
     """What the three layers share: checks, layers, directions, dropout between layers."""
+
+    _torch_forward: Callable[..., Any]
 
     def __init__(self, *args: Any, route: str = "auto", **kwargs: Any) -> None:
         if route not in ROUTES:
@@ -51,13 +55,13 @@ class _Packed(torch.nn.RNNBase):
                 raise TypeError(f"input must be a Tensor or a PackedSequence, got "
                                 f"{type(input).__name__}; a list of sequences must be packed: "
                                 "pack_sequence(sequences, enforce_sorted=False)")
-            return super().forward(input, hx)  # type: ignore[misc]
+            return self._torch_forward(input, hx)
         packed = PackedSequence.like(input, input.data)
         self._check_data(packed.data)
         states = self._first_states(packed, hx)
         if self._route(packed) == "torch":
-            output, last = super().forward(packed, None if hx is None else (  # type: ignore[misc]
-                states if self.mode == "LSTM" else states[0]))
+            given = None if hx is None else states if self.mode == "LSTM" else states[0]
+            output, last = self._torch_forward(packed, given)
             return packed.with_data(output.data), last
         kind = packed.device.type
         if torch.is_autocast_enabled(kind):
@@ -86,7 +90,7 @@ class _Packed(torch.nn.RNNBase):
             outputs = []
             for suffix in ("", "_reverse") if self.bidirectional else ("",):
                 state = tuple(s[len(last)] for s in states)
-                turn = packed.layout.reversed(data.device) if suffix else None
+                turn = _turn(packed) if suffix else None
                 rows = data if turn is None else take(data, turn)
                 output, *state_n = self._run_direction(packed, rows, state, f"_l{layer}{suffix}")
                 outputs.append(output if turn is None else take(output, turn))
@@ -97,23 +101,21 @@ class _Packed(torch.nn.RNNBase):
     def _run_direction(self, packed: PackedSequence, data: Tensor, state: tuple[Tensor, ...],
                        suffix: str) -> tuple[Tensor, ...]:
         """One direction of one layer: rows and states longest sequence first."""
-        layout = packed.layout
         weights: list[Any] = [None if w is None else w.to(data.dtype) for w in (
             getattr(self, name + suffix, None)
             for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))]
-        route = self.route
-        if route == "auto":
-            route = choose(self.mode, layout, data, weights[1], self.proj_size > 0)
+        route = self._route_of(packed, data, weights[1])
         given: list[Any] = [data, *state, *weights]
         relu = self.mode == "RNN_RELU"
         if route == "cover":
-            return cover.lstm(layout, cover_cost(data, weights[1]), *given)
+            return cover.lstm(packed.layout, cover_cost(data, weights[1]), *given)
         if route == "hoisted":
             if self.mode == "LSTM":
                 return layer_ops.lstm(packed.batch_sizes, *given)[:3]
             if self.mode == "GRU":
                 return layer_ops.gru(packed.batch_sizes, *given)[:2]
             return layer_ops.rnn(packed.batch_sizes, *given, relu)
+        layout = packed.layout
         if self.mode == "LSTM":
             w_hr = getattr(self, "weight_hr" + suffix, None)
             given.append(None if w_hr is None else w_hr.to(data.dtype))
@@ -130,6 +132,13 @@ class _Packed(torch.nn.RNNBase):
             return "torch"
         return self.route
 
+    def _route_of(self, packed: PackedSequence, data: Tensor, w_hh: Tensor) -> str:
+        if torch.compiler.is_compiling():
+            return "hoisted"  # the operators; what fits best depends on values
+        if self.route == "auto":
+            return choose(self.mode, packed.layout, data, w_hh, self.proj_size > 0)
+        return self.route
+
     def _check_data(self, data: Tensor) -> None:
         if data.dim() != 2:
             raise RuntimeError("input must have 2 dimensions, packed data (N, input_size), got "
@@ -140,7 +149,7 @@ class _Packed(torch.nn.RNNBase):
         self._check_kind("input", data)
 
     def _first_states(self, packed: PackedSequence, hx: Any) -> tuple[Tensor, ...]:
-        size = self.num_layers * (2 if self.bidirectional else 1), packed.num_sequences
+        size = self.num_layers * (2 if self.bidirectional else 1), _num_sequences(packed)
         sizes = [(*size, self.proj_size or self.hidden_size)]
         if self.mode == "LSTM":
             sizes.append((*size, self.hidden_size))
@@ -173,7 +182,26 @@ class _Packed(torch.nn.RNNBase):
                                 if not tensor.is_floating_point() else ""))
 
 
-class RNN(_Packed, torch.nn.RNN):
+def _num_sequences(packed: PackedSequence) -> int:
+    if torch.compiler.is_compiling():
+        return traced.num_sequences(packed)
+    return packed.num_sequences
+
+
+def _turn(packed: PackedSequence) -> Tensor:
+    """Rows that turn each sequence round."""
+    if torch.compiler.is_compiling():
+        turned = traced.turn_op(packed.batch_sizes, packed.data.shape[0])
+        return turned.to(packed.data.device)
+    return packed.layout.reversed(packed.device)
+
+
+def _refuse_projection(kwargs: dict[str, Any]) -> None:
+    if "proj_size" in kwargs:
+        raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
+
+
+class RNN(_Packed):
     """Elman network: torch.nn.RNN's arguments, weights and results, packed input included.
 
     >>> from packlib import pack_sequence
@@ -183,12 +211,30 @@ class RNN(_Packed, torch.nn.RNN):
     (torch.Size([7, 3]), torch.Size([1, 2, 3]))
     """
 
+    _torch_forward = torch.nn.RNN.forward
 
-class GRU(_Packed, torch.nn.GRU):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if len(args) > 3:  # after input_size, hidden_size, num_layers
+            args, kwargs = (*args[:3], *args[4:]), {"nonlinearity": args[3], **kwargs}
+        self.nonlinearity = kwargs.pop("nonlinearity", "tanh")
+        if self.nonlinearity not in ("tanh", "relu"):
+            raise ValueError(f"Unknown nonlinearity '{self.nonlinearity}'. Select from 'tanh' or "
+                             "'relu'.")
+        _refuse_projection(kwargs)
+        super().__init__(f"RNN_{self.nonlinearity.upper()}", *args, **kwargs)
+
+
+class GRU(_Packed):
     """Gated recurrent unit (Cho et al., 2014): torch.nn.GRU's arguments, weights and results."""
 
+    _torch_forward = torch.nn.GRU.forward
 
-class LSTM(_Packed, torch.nn.LSTM):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        _refuse_projection(kwargs)
+        super().__init__("GRU", *args, **kwargs)
+
+
+class LSTM(_Packed):
     """Long short-term memory (Hochreiter and Schmidhuber, 1997), torch.nn.LSTM's drop-in.
 
     >>> from packlib import pack_sequence
@@ -199,3 +245,12 @@ class LSTM(_Packed, torch.nn.LSTM):
     >>> h_n.shape
     torch.Size([2, 2, 3])
     """
+
+    _torch_forward = torch.nn.LSTM.forward
+    # what torch's forward asks of the layer
+    check_forward_args = torch.nn.LSTM.check_forward_args  # type: ignore[assignment]
+    get_expected_cell_size = torch.nn.LSTM.get_expected_cell_size
+    permute_hidden = torch.nn.LSTM.permute_hidden  # type: ignore[assignment]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__("LSTM", *args, **kwargs)

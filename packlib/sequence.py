@@ -135,6 +135,8 @@ class PackedSequence(torch_rnn.PackedSequence):
     @classmethod
     def like(cls, packed: torch_rnn.PackedSequence, data: Tensor) -> PackedSequence:
         """``data`` (N, *) in the layout of ``packed``, which may be torch's own."""
+        if torch.compiler.is_compiling():
+            return cls.unchecked(data, *packed[1:])
         layout = layout_of(packed)
         if not isinstance(data, Tensor) or data.dim() == 0 or len(data) != len(packed.data):
             found = tuple(data.shape) if isinstance(data, Tensor) else type(data).__name__
@@ -148,8 +150,13 @@ class PackedSequence(torch_rnn.PackedSequence):
         return cls._made(layout, data, *fields)
 
     @classmethod
+    def unchecked(cls, *fields: Any) -> PackedSequence:
+        """All four fields as they are, for those who have made them by a layout."""
+        return torch_rnn.PackedSequence_.__new__(cls, *fields)
+
+    @classmethod
     def _made(cls, layout: Layout, *fields: Any) -> PackedSequence:
-        made = torch_rnn.PackedSequence_.__new__(cls, *fields)
+        made = cls.unchecked(*fields)
         made.__dict__["_layout"] = layout
         return made
 

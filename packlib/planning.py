@@ -1,0 +1,52 @@
+"""From lengths to a layout, with every reason to refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from packlib.layout import Ints, Layout, host
+from packlib.padding import check_bool, check_fit, other_layout
+
+
+def plan(lengths: Ints, enforce_sorted: bool) -> Layout:
+    """The layout of sequences of these lengths (B,), each at least 1."""
+    if not isinstance(enforce_sorted, int):  # torch takes 0 and 1 as well
+        check_bool("enforce_sorted", enforce_sorted)
+    if (lengths < 1).any():
+        i = int(lengths.argmin())
+        raise RuntimeError("Length of all samples has to be greater than 0, but found an element "
+                           f"in 'lengths' that is <= 0: lengths[{i}]={lengths[i]}")
+    if not enforce_sorted:
+        # torch's own call: its order of ties changes at 17 sequences, and results must be equal
+        order = host(torch.sort(torch.from_numpy(lengths), descending=True).indices)
+        return Layout.from_lengths(lengths, order)
+    if (np.diff(lengths) > 0).any():
+        raise RuntimeError(
+            "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You "
+            "can pass `enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to "
+            "sidestep this requirement if you do not need ONNX exportability. Do not sort lengths "
+            "alone: the input would keep its old order")
+    return Layout.from_lengths(lengths)
+
+
+def plan_grid(lengths: Ints, shape: Sequence[int], batch_first: bool,
+              enforce_sorted: bool) -> Layout:
+    """The layout of sequences that lie in a padded grid of this shape."""
+    size, total = (shape[0], shape[1]) if batch_first else (shape[1], shape[0])
+    if len(lengths) != size:
+        raise RuntimeError("Expected `len(lengths)` to be equal to batch_size, but got "
+                           f"{len(lengths)} (batch_size={size})"
+                           + other_layout(shape, len(lengths), batch_first))
+    check_fit(lengths, total, shape, batch_first)  # first, since a plan takes memory for T steps
+    return plan(lengths, enforce_sorted)
+
+
+def check_total(total: int, longest: int) -> None:
+    """A padded length must hold the longest sequence."""
+    if total < longest:
+        raise ValueError("Expected total_length to be at least the length of the longest sequence "
+                         f"in input, but got total_length={total} and max sequence length "
+                         f"being {longest}")
