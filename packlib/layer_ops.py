@@ -17,16 +17,22 @@ from packlib.cells import gru_layer, lstm_layer, rnn_layer
 from packlib.sequence import layout_of_sizes
 
 _op = torch.library.custom_op
+# schemas are written out where torch 2.6 cannot read the types
+_WEIGHTS = "Tensor w_ih, Tensor w_hh, Tensor? b_ih, Tensor? b_hh"
 
 
-@_op("packlib::rnn", mutates_args=())
+@_op("packlib::rnn", mutates_args=(),
+     schema=f"(Tensor batch_sizes, Tensor data, Tensor h0, {_WEIGHTS}, bool relu) -> "
+            "(Tensor, Tensor)")
 def rnn(batch_sizes: Tensor, data: Tensor, h0: Tensor, w_ih: Tensor, w_hh: Tensor,
         b_ih: Tensor | None, b_hh: Tensor | None, relu: bool) -> tuple[Tensor, Tensor]:
     """Elman's layer: data (N, F), h0 (B, H) -> output (N, H), h_n (B, H)."""
     return hoisted.rnn(layout_of_sizes(batch_sizes), data, h0, w_ih, w_hh, b_ih, b_hh, relu)
 
 
-@_op("packlib::rnn_backward", mutates_args=())
+@_op("packlib::rnn_backward", mutates_args=(),
+     schema="(Tensor d_output, Tensor d_h, Tensor batch_sizes, Tensor output, Tensor data, "
+            "Tensor h0, Tensor w_ih, Tensor w_hh, bool relu, bool need_data) -> Tensor[]")
 def rnn_backward(d_output: Tensor, d_h: Tensor, batch_sizes: Tensor, output: Tensor, data: Tensor,
                  h0: Tensor, w_ih: Tensor, w_hh: Tensor, relu: bool,
                  need_data: bool) -> list[Tensor]:
@@ -36,14 +42,19 @@ def rnn_backward(d_output: Tensor, d_h: Tensor, batch_sizes: Tensor, output: Ten
                           w_ih if need_data else None)]
 
 
-@_op("packlib::gru", mutates_args=())
+@_op("packlib::gru", mutates_args=(),
+     schema=f"(Tensor batch_sizes, Tensor data, Tensor h0, {_WEIGHTS}) -> "
+            "(Tensor, Tensor, Tensor, Tensor)")
 def gru(batch_sizes: Tensor, data: Tensor, h0: Tensor, w_ih: Tensor, w_hh: Tensor,
         b_ih: Tensor | None, b_hh: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gated recurrent layer: data (N, F), h0 (B, H) -> output (N, H), h_n (B, H), and kept ones."""
     return hoisted.gru(layout_of_sizes(batch_sizes), data, h0, w_ih, w_hh, b_ih, b_hh)
 
 
-@_op("packlib::gru_backward", mutates_args=())
+@_op("packlib::gru_backward", mutates_args=(),
+     schema="(Tensor d_output, Tensor d_h, Tensor batch_sizes, Tensor output, Tensor gates, "
+            "Tensor hidden_n, Tensor data, Tensor h0, Tensor w_ih, Tensor w_hh, bool need_data) "
+            "-> Tensor[]")
 def gru_backward(d_output: Tensor, d_h: Tensor, batch_sizes: Tensor, output: Tensor, gates: Tensor,
                  hidden_n: Tensor, data: Tensor, h0: Tensor, w_ih: Tensor, w_hh: Tensor,
                  need_data: bool) -> list[Tensor]:
@@ -54,7 +65,9 @@ def gru_backward(d_output: Tensor, d_h: Tensor, batch_sizes: Tensor, output: Ten
                           w_ih if need_data else None)]
 
 
-@_op("packlib::lstm", mutates_args=())
+@_op("packlib::lstm", mutates_args=(),
+     schema=f"(Tensor batch_sizes, Tensor data, Tensor h0, Tensor c0, {_WEIGHTS}) -> "
+            "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)")
 def lstm(batch_sizes: Tensor, data: Tensor, h0: Tensor, c0: Tensor, w_ih: Tensor, w_hh: Tensor,
          b_ih: Tensor | None, b_hh: Tensor | None
          ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -62,7 +75,10 @@ def lstm(batch_sizes: Tensor, data: Tensor, h0: Tensor, c0: Tensor, w_ih: Tensor
     return hoisted.lstm(layout_of_sizes(batch_sizes), data, h0, c0, w_ih, w_hh, b_ih, b_hh)
 
 
-@_op("packlib::lstm_backward", mutates_args=())
+@_op("packlib::lstm_backward", mutates_args=(),
+     schema="(Tensor d_output, Tensor d_h, Tensor d_c, Tensor batch_sizes, Tensor output, "
+            "Tensor gates, Tensor cell, Tensor cell_tanh, Tensor data, Tensor h0, Tensor c0, "
+            "Tensor w_ih, Tensor w_hh, bool need_data) -> Tensor[]")
 def lstm_backward(d_output: Tensor, d_h: Tensor, d_c: Tensor, batch_sizes: Tensor, output: Tensor,
                   gates: Tensor, cell: Tensor, cell_tanh: Tensor, data: Tensor, h0: Tensor,
                   c0: Tensor, w_ih: Tensor, w_hh: Tensor, need_data: bool) -> list[Tensor]:

@@ -41,7 +41,9 @@ def _scatter(data: Tensor, rows: Tensor, cells: int, value: Number = 0) -> Tenso
 
 
 take_op = torch.library.custom_op("packlib::take", _gather, mutates_args=())
-put_op = torch.library.custom_op("packlib::put", _scatter, mutates_args=())
+put_op = torch.library.custom_op(
+    "packlib::put", _scatter, mutates_args=(),
+    schema="(Tensor data, Tensor rows, SymInt cells, Scalar value=0) -> Tensor")
 
 
 @take_op.register_fake

@@ -17,7 +17,7 @@ from packlib.ops import put, take
 from packlib.planning import check_total, plan_grid
 from packlib.sequence import PackedSequence, layout_of_sizes
 
-_op = torch.library.custom_op
+_op = torch.library.custom_op  # schemas are written out where torch 2.6 cannot read the types
 CPU = torch.device("cpu")
 
 
@@ -55,7 +55,9 @@ def num_sequences(packed: torch_rnn.PackedSequence) -> int:
         0].shape[0]
 
 
-@_op("packlib::plan", mutates_args=())
+@_op("packlib::plan", mutates_args=(),
+     schema="(Tensor lengths, SymInt[] shape, bool batch_first, bool enforce_sorted, "
+            "str padding_side) -> (Tensor, Tensor, Tensor, Tensor)")
 def plan_op(lengths: Tensor, shape: list[int], batch_first: bool, enforce_sorted: bool,
             padding_side: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """batch_sizes (T,), order and its inverse (B,), or (0,) if sorted, rows (N,)."""
@@ -76,7 +78,9 @@ def _(lengths: Tensor, shape: list[int], batch_first: bool, enforce_sorted: bool
                  for n in (new(), size, size, new()))
 
 
-@_op("packlib::grid", mutates_args=())
+@_op("packlib::grid", mutates_args=(),
+     schema="(Tensor batch_sizes, Tensor? order, SymInt rows, SymInt total, bool batch_first, "
+            "str padding_side) -> (Tensor, Tensor)")
 def grid_op(batch_sizes: Tensor, order: Tensor | None, rows: int, total: int, batch_first: bool,
             padding_side: str) -> tuple[Tensor, Tensor]:
     """lengths (B,) in the user's order, and the cell (N,) of each packed row in a padded grid."""
