@@ -10,7 +10,6 @@ import packlib
 from packlib import ops
 from packlib.ops import split
 
-
 # torch 2.6 lets nobody read the values of a lengths tensor inside torch.func.grad
 NEW_TORCH = pytest.mark.skipif(torch.__version__ < (2, 13), reason="seen to work on torch 2.13")
 
