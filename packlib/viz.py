@@ -157,6 +157,10 @@ def figure(fig: Figure, alt: str) -> Picture:
 
     ``alt`` says in words what the picture shows; where there is no picture, it is printed instead.
     Raises ValueError if ``alt`` is empty.
+
+    >>> from matplotlib import pyplot
+    >>> figure(pyplot.figure(), "Nothing yet: an empty page.")
+    Nothing yet: an empty page.
     """
     from matplotlib import pyplot
 

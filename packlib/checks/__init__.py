@@ -35,6 +35,12 @@ def check(part: str, function: object, hint: int = 1) -> bool:
 
     ``hint`` 1 says what broke, 2 adds which mistake it looks like, 3 adds where to read.
     Raises ValueError for an unknown part or hint.
+
+    >>> check("ps2.batch_sizes", lambda lengths: lengths, hint=2)  # doctest: +ELLIPSIS
+    ps2.batch_sizes: this law is broken: batch_sizes count the running sequences.
+    ...
+    It looks like this: You return the lengths: one number for each sequence. ...
+    False
     """
     if hint not in LEVELS:
         levels = "1 (what broke), 2 (which mistake) or 3 (where to read)"
