@@ -35,7 +35,7 @@ notebooks: .venv/installed ## run the chapters again and store their outputs
 book: _build/html/index.html ## the book, into _build/html
 
 _build/html/index.html: .venv/installed _config.yml _toc.yml index.md references.bib \
-    $(wildcard chapters/* _static/* _ext/*) tools/book.py
+    $(wildcard chapters/* _static/* _ext/* packlib/*.py packlib/checks/*.py) tools/book.py
 	$(BIN)/python tools/book.py
 	@touch $@
 

@@ -1,6 +1,6 @@
 """The two real data sets that ship with packlib: no download, no network.
 
-Sources, licences and checksums are in ``packlib/data/README.md``.
+Sources, licences and checksums are in ``packlib/shipped/README.md``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 SPLITS = ("train", "test")
-_DATA = files("packlib") / "data"
+_DATA = files("packlib") / "shipped"
 
 
 def japanese_vowels(split: str = "train") -> tuple[list[Tensor], Tensor]:

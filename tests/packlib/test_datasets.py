@@ -10,7 +10,7 @@ import torch
 
 from packlib.datasets import japanese_vowels, names
 
-DATA = files("packlib") / "data"
+DATA = files("packlib") / "shipped"
 SHA256 = {
     "japanese_vowels.npz": "7a5f12d34236f3e3e279612b5f2db86941d6e6b276814b91c4eaa9ee1e1fabf9",
     "names_in_20_languages.tsv": "315ecbe9de1cdde1227c80d52c34c7b2f3da1e4024d9e95a2bb9b9bcead5ff6a",
