@@ -3,8 +3,23 @@
 Change one import line: every name of ``torch.nn.utils.rnn`` is here, with its arguments.
 """
 
+from packlib.alike import same_layout
 from packlib.cells import run_packed
 from packlib.checks import check
+from packlib.data import (
+    BucketBatchSampler,
+    TokenBatchSampler,
+    collate_packed,
+    collate_padded,
+)
+from packlib.interop import (
+    from_cu_seqlens,
+    from_nested,
+    mask_from_packed,
+    packed_from_mask,
+    to_cu_seqlens,
+    to_nested,
+)
 from packlib.packing import (
     pack_padded_sequence,
     pack_sequence,
@@ -12,6 +27,15 @@ from packlib.packing import (
     unpack_sequence,
 )
 from packlib.padding import lengths_to_mask, mask_to_lengths, pad_sequence, unpad_sequence
+from packlib.reduce import (
+    last_step,
+    packed_attention,
+    packed_max,
+    packed_mean,
+    packed_softmax,
+    packed_sum,
+    reverse,
+)
 from packlib.rnn import GRU, LSTM, RNN
 from packlib.sequence import PackedSequence, invert_permutation
 
@@ -19,16 +43,34 @@ __all__ = [
     "GRU",
     "LSTM",
     "RNN",
+    "BucketBatchSampler",
     "PackedSequence",
+    "TokenBatchSampler",
     "check",
+    "collate_packed",
+    "collate_padded",
+    "from_cu_seqlens",
+    "from_nested",
     "invert_permutation",
+    "last_step",
     "lengths_to_mask",
+    "mask_from_packed",
     "mask_to_lengths",
     "pack_padded_sequence",
     "pack_sequence",
+    "packed_attention",
+    "packed_from_mask",
+    "packed_max",
+    "packed_mean",
+    "packed_softmax",
+    "packed_sum",
     "pad_packed_sequence",
     "pad_sequence",
+    "reverse",
     "run_packed",
+    "same_layout",
+    "to_cu_seqlens",
+    "to_nested",
     "unpack_sequence",
     "unpad_sequence",
 ]

@@ -1,0 +1,107 @@
+"""Losses of real steps only: torch's losses on packed outputs and packed targets.
+
+On a padded grid one has to say at each place which steps count. In packed data all of them do, and
+what is left to check is that outputs and targets are packed alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+from torch.nn import functional as F
+from torch.nn.utils import rnn as torch_rnn
+
+from packlib.alike import check_same_layout
+from packlib.reduce import packed_mean
+from packlib.sequence import PackedSequence
+
+REDUCTIONS = ("mean", "sum", "none", "sequence_mean")
+CLASS_LOSSES = (F.cross_entropy, F.nll_loss)  # torch divides by the weights of the targets
+
+
+def packed_loss(loss: Callable[..., Tensor], outputs: torch_rnn.PackedSequence,
+                targets: torch_rnn.PackedSequence, reduction: str = "mean",
+                **options: Any) -> Any:
+    """Any of torch's elementwise losses between packed outputs (N, *) and packed targets (N, *).
+
+    Args:
+        loss: a function with torch's arguments, ``loss(input, target, reduction=...)``:
+            ``F.mse_loss``, ``F.nll_loss``, ``F.binary_cross_entropy_with_logits``.
+        reduction: "mean" is over all real steps, so a long sequence weighs more; "sequence_mean"
+            is over the means of the sequences, so that all weigh the same; "sum"; "none" gives
+            the loss of each step, packed (``packed_sum`` of it is the loss of each sequence).
+        options: passed on to ``loss``.
+
+    Law: "mean" and "sum" equal the loss of a padded grid's real steps; "sequence_mean" equals the
+    mean over the loss of each sequence alone.
+
+    Raises:
+        ValueError: outputs and targets are packed differently, or the reduction is unknown.
+
+    >>> import torch
+    >>> from packlib import pack_sequence
+    >>> p = pack_sequence([torch.zeros(1), torch.ones(3)], enforce_sorted=False)
+    >>> packed_loss(F.mse_loss, p, p.map(torch.zeros_like))
+    tensor(0.7500)
+    >>> packed_loss(F.mse_loss, p, p.map(torch.zeros_like), "sequence_mean")
+    tensor(0.5000)
+    """
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"reduction must be one of {', '.join(REDUCTIONS)}, got {reduction!r}")
+    check_same_layout(outputs, targets, ("outputs", "targets"))
+    if reduction in ("mean", "sum"):
+        return loss(outputs.data, targets.data, reduction=reduction, **options)
+    losses = loss(outputs.data, targets.data, reduction="none", **options)
+    each = PackedSequence.like(outputs, losses)
+    if reduction == "none":
+        return each
+    if loss in CLASS_LOSSES and not targets.data.is_floating_point():
+        shares = each.with_data(_shares(losses, targets.data, **options))
+        return _mean_of_weighted_means(each, shares)
+    return packed_mean(each).mean()
+
+
+def cross_entropy(logits: torch_rnn.PackedSequence, targets: torch_rnn.PackedSequence,
+                  reduction: str = "mean", *, weight: Tensor | None = None,
+                  ignore_index: int = -100, label_smoothing: float = 0.0) -> Any:
+    """Cross entropy of packed logits (N, C) and packed targets, ids (N,) or probabilities (N, C).
+
+    Args:
+        reduction: "mean" over tokens, "sequence_mean" over sequences, "sum" or "none", as in
+            ``packed_loss``. The two means differ when lengths do.
+        weight, ignore_index, label_smoothing: as in torch; real steps may be ignored too. In
+            "sequence_mean" a sequence that has no step left takes no part.
+
+    Law: "mean" and "sum" equal ``F.cross_entropy`` on a padded grid whose padding has the target
+    ``ignore_index``; "sequence_mean" equals the mean over ``F.cross_entropy`` of each sequence.
+
+    Raises:
+        ValueError: logits and targets are packed differently, or the reduction is unknown.
+
+    >>> import torch
+    >>> from packlib import pack_sequence
+    >>> ids = pack_sequence([torch.tensor([2, 0]), torch.tensor([1, 0, 2])], enforce_sorted=False)
+    >>> logits = ids.map(lambda i: 9.0 * F.one_hot(i, 3))
+    >>> cross_entropy(logits, ids) < 0.001
+    tensor(True)
+    """
+    return packed_loss(F.cross_entropy, logits, targets, reduction, weight=weight,
+                       ignore_index=ignore_index, label_smoothing=label_smoothing)
+
+
+def _shares(losses: Tensor, ids: Tensor, weight: Tensor | None = None, ignore_index: int = -100,
+            **_: Any) -> Tensor:
+    """What each step counts in the mean of a loss with classes: the weight of its target."""
+    counted = ids != ignore_index
+    shares = counted if weight is None else weight[ids.where(counted, 0)] * counted
+    return shares.to(losses.dtype)
+
+
+def _mean_of_weighted_means(each: PackedSequence, shares: PackedSequence) -> Tensor:
+    totals, counts = (packed_mean(p.map(lambda x: x.flatten(1).mean(1) if x.dim() > 1 else x))
+                      for p in (each, shares))
+    counted = counts > 0
+    means = totals / counts.where(counted, 1)  # 0 / 1, for 0 / 0 would put NaN into the gradients
+    return means.sum() / counted.sum()
