@@ -6,12 +6,6 @@ Change one import line: every name of ``torch.nn.utils.rnn`` is here, with its a
 from packlib.alike import same_layout
 from packlib.cells import run_packed
 from packlib.checks import check
-from packlib.data import (
-    BucketBatchSampler,
-    TokenBatchSampler,
-    collate_packed,
-    collate_padded,
-)
 from packlib.interop import (
     from_cu_seqlens,
     from_nested,
@@ -43,12 +37,8 @@ __all__ = [
     "GRU",
     "LSTM",
     "RNN",
-    "BucketBatchSampler",
     "PackedSequence",
-    "TokenBatchSampler",
     "check",
-    "collate_packed",
-    "collate_padded",
     "from_cu_seqlens",
     "from_nested",
     "invert_permutation",

@@ -317,7 +317,8 @@ def test_tree_map_and_replace_keep_the_type():
         oracle.same_fields(made, packed)
 
 
-CORE = ["layout", "ops", "sequence", "padding", "packing", "cells", "rnn"]
+CORE = ["layout", "ops", "sequence", "padding", "packing", "cells", "rnn", "alike", "reduce",
+        "losses", "interop", "chunks", "data", "samplers", "cover"]
 
 
 @pytest.mark.parametrize("name", CORE)
