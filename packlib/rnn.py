@@ -204,6 +204,8 @@ def _refuse_projection(kwargs: dict[str, Any]) -> None:
 class RNN(_Packed):
     """Elman network: torch.nn.RNN's arguments, weights and results, packed input included.
 
+    ``route=`` as for LSTM; there is no ``"cover"``.
+
     >>> from packlib import pack_sequence
     >>> packed = pack_sequence([torch.zeros(2, 4), torch.zeros(5, 4)], enforce_sorted=False)
     >>> output, h_n = RNN(4, 3)(packed)
@@ -225,7 +227,10 @@ class RNN(_Packed):
 
 
 class GRU(_Packed):
-    """Gated recurrent unit (Cho et al., 2014): torch.nn.GRU's arguments, weights and results."""
+    """Gated recurrent unit (Cho et al., 2014): torch.nn.GRU's arguments, weights and results.
+
+    ``route=`` as for LSTM; there is no ``"cover"``.
+    """
 
     _torch_forward = torch.nn.GRU.forward
 
@@ -236,6 +241,11 @@ class GRU(_Packed):
 
 class LSTM(_Packed):
     """Long short-term memory (Hochreiter and Schmidhuber, 1997), torch.nn.LSTM's drop-in.
+
+    Args:
+        route: one keyword more than torch: how packed input is run. ``"auto"`` chooses by price
+            (packlib.routes.choose); ``"plain"``, ``"hoisted"``, ``"cover"`` and ``"torch"`` force
+            a way. Results agree to rounding.
 
     >>> from packlib import pack_sequence
     >>> packed = pack_sequence([torch.zeros(2, 4), torch.zeros(5, 4)], enforce_sorted=False)

@@ -96,10 +96,12 @@ class PackedSequence(torch_rnn.PackedSequence):
 
     @property
     def device(self) -> torch.device:
+        """Where the data is; ``batch_sizes`` stay on the CPU."""
         return self.data.device
 
     @property
     def dtype(self) -> torch.dtype:
+        """Of the data."""
         return self.data.dtype
 
     def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
