@@ -19,7 +19,7 @@ install: .venv/installed ## .venv with everything, at the versions of constraint
 	    f"Python 3.10 or newer is needed, $(PYTHON) is {sys.version.split()[0]}; try: make PYTHON=python3.12 ...")'
 	@echo "Installing into .venv (a few minutes the first time, torch is large) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all]'
+	$(BIN)/python -m pip install --progress-bar on --disable-pip-version-check -c constraints.txt -e '.[all]'
 	@touch $@
 
 demo: book ## build the book, release an assignment, grade a class of eight, show the results
@@ -34,7 +34,13 @@ notebooks: .venv/installed ## run the chapters again and store their outputs
 
 book: _build/html/index.html ## the book, into _build/html
 
-_build/html/index.html: .venv/installed _config.yml _toc.yml index.md references.bib \
+# the address that the book was built with: another one means another build
+_build/address: FORCE
+	@mkdir -p _build; echo "$(BOOK_REPOSITORY_URL) $(BOOK_REPOSITORY_BRANCH)" | cmp -s - $@ || \
+	    echo "$(BOOK_REPOSITORY_URL) $(BOOK_REPOSITORY_BRANCH)" > $@
+FORCE:
+
+_build/html/index.html: .venv/installed _build/address _config.yml _toc.yml index.md references.bib \
     $(wildcard chapters/* _static/* _ext/* packlib/*.py packlib/checks/*.py) tools/book.py
 	$(BIN)/python tools/book.py
 	@touch $@

@@ -7,6 +7,7 @@ with the number of weights.
 
 from __future__ import annotations
 
+import argparse
 import itertools
 
 import numpy as np
@@ -64,6 +65,7 @@ def nonnegative(scaled: np.ndarray) -> np.ndarray:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     torch.set_num_threads(THREADS)
     for route, training in itertools.product(("cover", "hoisted"), (True, False)):
         call, step, row, w_call, w_step, w_row = fit(route, training)

@@ -46,6 +46,7 @@ def check_lengths(lengths: Any, name: str = "lengths") -> Ints:
         TypeError: they are not integers. torch would cut 56.99 down to 56 in silence.
         RuntimeError: they are not one-dimensional.
     """
+    refuse_tracing()
     if isinstance(lengths, Tensor):
         if lengths.is_meta:
             raise RuntimeError(f"{name} is on the meta device, which holds no values: give numbers")
@@ -69,6 +70,13 @@ def check_lengths(lengths: Any, name: str = "lengths") -> Ints:
                "round them yourself, so that a fraction is not cut off in silence")
         )
     return host(values).astype(np.int64)  # a copy: the caller may change his own
+
+
+def refuse_tracing() -> None:
+    """torch.jit.trace would keep the plan of the example for every later batch."""
+    if torch.jit.is_tracing():
+        raise RuntimeError("packlib cannot be traced by torch.jit.trace: use torch.export or "
+                           "torch.compile, or torch.nn.utils.rnn in what you trace")
 
 
 def host(integers: Tensor) -> Ints:

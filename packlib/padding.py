@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from packlib.layout import Ints, Layout, check_lengths
+from packlib.layout import Ints, Layout, check_lengths, refuse_tracing
 from packlib.ops import put, split, take
 
 
@@ -153,6 +153,7 @@ def check_padding_value(value: Any, dtype: torch.dtype) -> Any:
 
 def check_sequences(sequences: Any, function: str) -> list[Tensor]:
     """The sequences as a list of tensors that agree in dtype, device and trailing dimensions."""
+    refuse_tracing()
     if not isinstance(sequences, Iterable):
         raise RuntimeError(f"{function}: Expected iterable for input sequences, but got arg of "
                            f"type: {type(sequences)}")

@@ -29,10 +29,9 @@ class _Packed(torch.nn.RNNBase):
     _torch_forward: Callable[..., Any]
 
     def __init__(self, *args: Any, route: str = "auto", **kwargs: Any) -> None:
-        if route not in ROUTES:
-            raise ValueError(f"route must be one of {', '.join(ROUTES)}, got {route!r}")
         super().__init__(*args, **kwargs)
         self.route = route
+        self._check_route()
 
     def forward(self, input: Any, hx: Any = None) -> Any:
         """Run over ``input`` and return the outputs and the last states.
@@ -59,7 +58,9 @@ class _Packed(torch.nn.RNNBase):
         packed = PackedSequence.like(input, input.data)
         self._check_data(packed.data)
         states = self._first_states(packed, hx)
-        if self._route(packed) == "torch":
+        self._check_route()  # it may have been set since
+        kernel = packed.data.is_cuda and not torch.compiler.is_compiling()  # cuDNN has its own
+        if self.route == "torch" or (self.route == "auto" and kernel):
             given = None if hx is None else states if self.mode == "LSTM" else states[0]
             output, last = self._torch_forward(packed, given)
             return packed.with_data(output.data), last
@@ -122,18 +123,19 @@ class _Packed(torch.nn.RNNBase):
             return lstm_layer(layout, *given)
         return gru_layer(layout, *given) if self.mode == "GRU" else rnn_layer(layout, relu, *given)
 
-    def _route(self, packed: PackedSequence) -> str:
-        """The forced route, "torch" where the device has a kernel of its own, else "auto"."""
+    def _check_route(self) -> None:
+        if self.route not in ROUTES:
+            raise ValueError(f"route must be one of {', '.join(ROUTES)}, got {self.route!r}")
         if self.route == "cover" and self.mode != "LSTM":
             raise ValueError("route='cover' is for LSTM: the others have no fused kernel to use")
         if self.proj_size and self.route in ("hoisted", "cover"):
             raise ValueError(f"route={self.route!r} cannot take proj_size; use 'plain' or 'auto'")
-        if self.route == "auto" and packed.device.type == "cuda":
-            return "torch"
-        return self.route
 
     def _route_of(self, packed: PackedSequence, data: Tensor, w_hh: Tensor) -> str:
+        """What "auto" stands for, in one direction of one layer."""
         if torch.compiler.is_compiling():
+            if self.proj_size:
+                raise ValueError("an LSTM with proj_size cannot be compiled over packed input")
             return "hoisted"  # the operators; what fits best depends on values
         if self.route == "auto":
             return choose(self.mode, packed.layout, data, w_hh, self.proj_size > 0)

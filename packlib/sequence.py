@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.utils import rnn as torch_rnn
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from packlib.layout import Ints, Layout, host
+from packlib.layout import Ints, Layout, host, refuse_tracing
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
@@ -226,6 +226,7 @@ def _known_layout(data: Any, batch_sizes: Any, order: Any, inverse: Any) -> Layo
 
 def layout_of(packed: torch_rnn.PackedSequence) -> Layout:
     """The layout of a packed batch, torch's or ours."""
+    refuse_tracing()
     if isinstance(packed, PackedSequence) and "_layout" in packed.__dict__:
         return packed.__dict__["_layout"]
     if not isinstance(packed, torch_rnn.PackedSequence):

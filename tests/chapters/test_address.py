@@ -12,7 +12,7 @@ CHAPTERS = sorted((Path(__file__).parents[2] / "chapters").glob("*.ipynb"))
 
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
 def test_the_set_up_cell_takes_an_address_and_nothing_else_changes(path):
-    text = path.read_text(encoding="utf-8")
+    text = address.fill_in(path.read_text(encoding="utf-8"), "")  # a fork has filled in its own
     filled = address.fill_in(text, "https://host.invalid/a/b")
     before, after = json.loads(text)["cells"], json.loads(filled)["cells"]
     assert [a for a, b in zip(after, before, strict=True) if a != b] == [after[1]]

@@ -334,3 +334,15 @@ def test_doctests(name):
 def test_pytest_runs_the_doctests_too(pytestconfig):
     assert pytestconfig.getoption("doctestmodules")
     assert "packlib" in pytestconfig.getini("testpaths")
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's own, about trace
+@pytest.mark.parametrize("fn", [
+    lambda x: packlib.pack_padded_sequence(x, [4, 2, 1], True).data,
+    lambda x: packlib.pack_sequence(list(x)).data,
+    lambda x: packlib.pad_packed_sequence(rnn.pack_padded_sequence(x, torch.tensor([4, 2, 1]),
+                                                                   True))[0],
+], ids=["grid", "list", "back"])
+def test_jit_trace_is_refused_in_words(fn):
+    with pytest.raises(RuntimeError, match="packlib cannot be traced by torch.jit.trace"):
+        torch.jit.trace(fn, torch.zeros(3, 4, 2))

@@ -125,11 +125,14 @@ def packlib_lengths(lengths):
 def test_a_route_that_cannot_be_is_refused():
     with pytest.raises(ValueError, match="route must be one of auto.*got 'fast'"):
         packlib.GRU(FEATURES, HIDDEN, route="fast")
-    packed = packlib.pack_sequence([torch.zeros(5, FEATURES), torch.zeros(2, FEATURES)])
     with pytest.raises(ValueError, match="route='cover' is for LSTM"):
-        packlib.GRU(FEATURES, HIDDEN, route="cover")(packed)
+        packlib.GRU(FEATURES, HIDDEN, route="cover")
     with pytest.raises(ValueError, match="route='hoisted' cannot take proj_size"):
-        packlib.LSTM(FEATURES, HIDDEN, proj_size=2, route="hoisted")(packed)
+        packlib.LSTM(FEATURES, HIDDEN, proj_size=2, route="hoisted")
+    layer = packlib.GRU(FEATURES, HIDDEN)
+    layer.route = "fast"
+    with pytest.raises(ValueError, match="got 'fast'"):
+        layer(packlib.pack_sequence([torch.zeros(5, FEATURES), torch.zeros(2, FEATURES)]))
 
 
 def test_a_backward_that_was_changed_in_place_is_refused():
