@@ -1,7 +1,7 @@
 """Triton kernels for tensors on a GPU. Nothing of triton is imported until such a tensor comes.
 
 They have been run by triton's interpreter and compiled for sm_90, but on no GPU yet. Until they
-have, packlib's moves do not call them; ``benchmarks/gpu.py`` and the tests marked ``cuda`` do.
+have, packlib's moves do not call them; the tests marked ``cuda`` do.
 """
 
 from __future__ import annotations
