@@ -18,7 +18,8 @@
 
   /** What is wrong with the entries, in words; "" if nothing. */
   function problem(entries) {
-    if (entries.length < 1 || entries.length > MAX_SEQUENCES) {
+    if (entries.length < 1) return `No length yet: give 1 to ${MAX_SEQUENCES}.`;
+    if (entries.length > MAX_SEQUENCES) {
       return `Give 1 to ${MAX_SEQUENCES} lengths, not ${entries.length}.`;
     }
     const wrong = entries.find((entry) => !fits(entry));
@@ -56,7 +57,7 @@
   /** What the padding costs, in the words of packlib.viz. */
   function cost({ order, batchSizes, data }) {
     const cells = order.length * batchSizes.length, real = data.length;
-    if (real === cells) return `All ${cells} cells of the batch are real steps: nothing is wasted.`;
+    if (real === cells) return `Every cell of the batch is a real step (${real} of ${cells}): nothing is wasted.`;
     const waste = Math.floor((200 * (cells - real) + cells) / (2 * cells)); // half rounded up
     return `The padded batch has ${cells} cells, but only ${real} real steps: padding wastes ${waste} %.`;
   }
@@ -159,11 +160,14 @@
       make("details", { class: "pv-more" }, make("summary", {}, "Turn the staircase over"), turn),
     );
 
+    let shown = ""; // the last entries that could be drawn
     function draw() {
       const entries = split(input.value);
-      say(alert, problem(entries));
-      input.setAttribute("aria-invalid", Boolean(alert.textContent));
-      if (alert.textContent) return; // the last good picture stays
+      const wrong = problem(entries);
+      say(alert, wrong && `${wrong} The picture still shows ${shown}.`);
+      input.setAttribute("aria-invalid", Boolean(wrong));
+      if (wrong) return;
+      shown = entries.join(", ");
       const rows = sequences(entries, names), lengths = rows.map((row) => row.cells.length);
       const packed = layout(lengths), steps = packed.batchSizes.length;
       slider.max = steps - 1;

@@ -87,7 +87,7 @@ class PaddedGrid:
         """What the padding costs, in words."""
         real, cells = sum(self.batch_sizes), len(self.rows) * len(self.batch_sizes)
         if real == cells:
-            return f"All {cells} cells of the batch are real steps: nothing is wasted."
+            return f"Every cell of the batch is a real step ({real} of {cells}): nothing is wasted."
         # whole numbers, half rounded up: the browser must come to the same figure
         waste = (200 * (cells - real) + cells) // (2 * cells)
         return (

@@ -2,7 +2,8 @@
 
 The folder is the repository's root if none is given. The address of the repository is known only
 where the book is published: with BOOK_REPOSITORY_URL set (and BOOK_REPOSITORY_BRANCH, default main)
-the pages get buttons for the source, for issues, and for running a chapter in Colab or Binder.
+the pages get a button for the source; on GitHub and GitLab one for issues; on github.com one for
+running a chapter in Colab. At a host that the theme does not know they get none.
 """
 
 from __future__ import annotations
@@ -18,9 +19,17 @@ import yaml
 ROOT = Path(__file__).parents[1]
 
 
+def provider(url: str) -> str:
+    """Whose links the theme can make for this address, by the theme's own rule; "" if it cannot."""
+    host = url.rsplit("/", 2)[0].lower()
+    return next((name for name in ("bitbucket", "github", "gitlab") if name in host), "")
+
+
 def with_repository(config: dict[str, Any], url: str, branch: str) -> dict[str, Any]:
     """The book's configuration with the buttons that need an address."""
-    buttons = {"use_repository_button": True, "use_issues_button": True}
+    issues = provider(url) in ("github", "gitlab")  # the theme warns at others
+    buttons = {"use_repository_button": True, "use_issues_button": issues}
+    colab = {"colab_url": "https://colab.research.google.com"}
     # the copy lies elsewhere, and Jupyter Book looks for extensions beside the file it reads
     extensions = {
         name: str(ROOT / path) for name, path in config["sphinx"]["local_extensions"].items()
@@ -29,10 +38,7 @@ def with_repository(config: dict[str, Any], url: str, branch: str) -> dict[str, 
         "sphinx": config["sphinx"] | {"local_extensions": extensions},
         "repository": {"url": url, "branch": branch},
         "html": config["html"] | buttons,
-        "launch_buttons": {
-            "colab_url": "https://colab.research.google.com",
-            "binderhub_url": "https://mybinder.org",
-        },
+        "launch_buttons": colab if url.startswith("https://github.com/") else {},
     }
 
 
@@ -41,6 +47,9 @@ def config_file(build_folder: Path) -> Path:
     committed = ROOT / "_config.yml"
     url = os.environ.get("BOOK_REPOSITORY_URL", "").rstrip("/")
     if not url:
+        return committed
+    if not provider(url):
+        print(f"no buttons: the theme knows no links to the host of {url}", file=sys.stderr)
         return committed
     branch = os.environ.get("BOOK_REPOSITORY_BRANCH", "main")
     config = yaml.safe_load(committed.read_text(encoding="utf-8"))

@@ -2,9 +2,12 @@
 
 import re
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import pytest
 import yaml
+from sphinx.errors import SphinxError
+from sphinx_book_theme.header_buttons import update_context_with_repository_info
 
 from tools import book as builder
 
@@ -98,16 +101,63 @@ def test_no_repository_is_named(book):
         assert not re.search(r"colab\.research|mybinder\.org/v2|/issues/new|btn-source", html), page
 
 
-def test_the_address_is_filled_in_at_publishing(tmp_path, monkeypatch):
-    monkeypatch.setenv("BOOK_REPOSITORY_URL", "https://git.invalid/owner/name/")
+def published(folder, monkeypatch, url):
+    monkeypatch.setenv("BOOK_REPOSITORY_URL", url)
     monkeypatch.setenv("BOOK_REPOSITORY_BRANCH", "trunk")
-    config = yaml.safe_load(builder.config_file(tmp_path).read_text(encoding="utf-8"))
-    assert config["repository"] == {"url": "https://git.invalid/owner/name", "branch": "trunk"}
+    return builder.config_file(folder)
+
+
+@pytest.mark.parametrize(
+    ("url", "issues", "launch"),
+    [
+        ("https://github.com/owner/name", True, {"colab_url"}),
+        ("https://github.host.invalid/owner/name", True, set()),  # Colab reads github.com only
+        ("https://gitlab.host.invalid/group/part/name", True, set()),
+        ("https://bitbucket.org/owner/name", False, set()),
+    ],
+)
+def test_the_address_is_filled_in_at_publishing(tmp_path, monkeypatch, url, issues, launch):
+    path = published(tmp_path, monkeypatch, f"{url}/")
+    config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert config["repository"] == {"url": url, "branch": "trunk"}
     assert config["html"]["use_repository_button"] is True
-    assert set(config["launch_buttons"]) == {"colab_url", "binderhub_url"}
+    assert config["html"]["use_issues_button"] is issues
+    assert set(config["launch_buttons"]) == launch
     committed = yaml.safe_load((builder.ROOT / "_config.yml").read_text(encoding="utf-8"))
     assert config["title"] == committed["title"]
     assert config["html"]["extra_footer"] == committed["html"]["extra_footer"]
+
+
+@pytest.mark.parametrize(
+    "url", ["https://host.invalid/owner/name", "https://host.invalid/github/name"]
+)
+def test_a_host_that_the_theme_does_not_know_gets_no_buttons(tmp_path, monkeypatch, capsys, url):
+    assert published(tmp_path, monkeypatch, url) == builder.ROOT / "_config.yml"
+    assert capsys.readouterr().err == f"no buttons: the theme knows no links to the host of {url}\n"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://github.com/owner/name",
+        "https://gitlab.host.invalid/group/part/name",
+        "https://bitbucket.org/owner/name",
+        "https://host.invalid/owner/name",
+        "https://host.invalid/github/name",
+    ],
+)
+def test_the_rule_for_hosts_is_the_themes(url):
+    options = {"repository_url": url}
+    app = SimpleNamespace(
+        config=SimpleNamespace(html_theme_options=options, html_context={}),
+        builder=SimpleNamespace(theme_options=options),
+    )
+    if builder.provider(url):
+        update_context_with_repository_info(app)
+        assert f"{builder.provider(url)}_url" in app.config.html_context
+    else:
+        with pytest.raises(SphinxError, match="Provider not recognized"):
+            update_context_with_repository_info(app)
 
 
 def test_without_an_address_the_committed_configuration_is_used(tmp_path, monkeypatch):

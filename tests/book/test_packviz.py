@@ -9,7 +9,15 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from packlib.layout import conjugate
 from packlib.viz import show
 
-BATCHES = [[5, 2], [2, 4, 1, 4, 3], [4, 6, 8, 5, 4, 3, 7, 8], [9, 8, 6, 4, 3, 2], ["abc", "x"], [6]]
+BATCHES = [
+    [5, 2],
+    [2, 4, 1, 4, 3],
+    [4, 6, 8, 5, 4, 3, 7, 8],
+    [9, 8, 6, 4, 3, 2],
+    ["abc", "x"],
+    [6],
+    [1],
+]
 
 
 @pytest.fixture
@@ -140,7 +148,9 @@ def test_the_layout_is_torchs(bare, open_page):
         ("25", "a whole number from 1 to 24"),
         ("abcdefghijklmnopqrstuvwxyz", "at most 24 letters"),
         ("1 " * 17, "Give 1 to 16 lengths, not 17."),
-        ("", "Give 1 to 16 lengths, not 0."),
+        ("", "No length yet: give 1 to 16."),
+        (" ", "The picture still shows 5, 2."),
+        ("3, x, 0", "The picture still shows 5, 2."),
     ],
 )
 def test_a_bad_input_says_so_and_keeps_the_picture(bare, open_page, text, words):
@@ -157,6 +167,14 @@ def test_a_bad_input_says_so_and_keeps_the_picture(bare, open_page, text, words)
     box.fill("3, 1")
     assert alert.inner_text() == ""
     assert table(element) == show([3, 1]).table()
+
+
+def test_the_message_names_the_lengths_that_are_drawn(bare, open_page):
+    page = open_page(bare([5, 2]))
+    tab_to(page, "input[type=text]")
+    type_lengths(page, "6, 0")
+    assert page.locator("[role=alert]").inner_text().endswith("The picture still shows 6.")
+    assert table(page.locator("pack-viz")) == show([6]).table()
 
 
 def test_a_shape_that_is_its_own_mirror_image_says_so(bare, open_page):

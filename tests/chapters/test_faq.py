@@ -53,7 +53,8 @@ def test_the_proof_is_short(section):
 
 
 def test_headings_quote_the_messages_that_the_proofs_show():
-    _, errors = TEXT.split("## Error messages")
+    _, after = TEXT.split("\n## Error messages\n")
+    errors, _ = after.split("\n## ")
     sections = re.split(r"^(?=\(faq-)", errors, flags=re.MULTILINE)[1:]
     assert len(sections) >= 15
     for section in sections:

@@ -81,7 +81,9 @@ def test_half_a_per_cent_is_rounded_up_as_in_the_browser():
 
 
 def test_nothing_wasted():
-    assert show([3, 3]).sentence == "All 6 cells of the batch are real steps: nothing is wasted."
+    sentence = "Every cell of the batch is a real step ({0} of {0}): nothing is wasted."
+    assert show([3, 3]).sentence == sentence.format(6)
+    assert show([1]).sentence == sentence.format(1)
 
 
 def test_a_screen_reader_finds_its_way():
