@@ -12,12 +12,25 @@ from nbformat.v4 import new_markdown_cell, new_output
 from nbgrader.preprocessors import GetGrades
 from safe_html import SafeHTMLExporter, SafeOutputs
 from traitlets import Bool, Unicode
-from verdicts import hidden_lines, is_test, readable, verdict_of, without_hidden
+from verdicts import (
+    has_hidden,
+    hidden_lines,
+    is_test,
+    kind_of,
+    own_line_of,
+    readable,
+    verdict_of,
+    without_hidden,
+)
 
 __all__ = ["FEEDBACK_STEPS", "SafeHTMLExporter"]
 
 _READ = re.compile(r'Read: "(.+)" in (\S+)')
 _SHORTEST_SECRET = 12  # shorter lines, like `)` or `x = 1`, are in everybody's code
+_NOT_SHOWN = (
+    "What this cell printed is not shown: hidden tests ran before it. "
+    "Run the notebook yourself to see it."
+)
 
 
 class OpenPoints(GetGrades):
@@ -38,7 +51,11 @@ class OpenPoints(GetGrades):
 
 
 class HideTests(Preprocessor):
-    """Puts a verdict in the place of a test's outputs, and removes hidden tests everywhere."""
+    """Puts a verdict in the place of a test's outputs, and removes hidden tests everywhere.
+
+    A function that a hidden test calls can keep its inputs and show them later, in any form. So
+    nothing that the student's code wrote after the first hidden test is shown.
+    """
 
     enabled = Bool(True).tag(config=True)
     book_url = Unicode("", help="Where the book is; empty for no links.").tag(config=True)
@@ -55,12 +72,20 @@ class HideTests(Preprocessor):
         sources = {
             cell.execution_count: cell.source for cell in others if cell.get("execution_count")
         }
-        for cell in tests:
-            verdict = verdict_of(cell, sources)
-            cell.source = without_hidden(cell.source)
-            cell.outputs = [_shown(self._verdict_html(cell, verdict))]
-        for cell in others:
-            _remove_secrets(cell, secrets)
+        wary = False
+        for cell in nb.cells:
+            if is_test(cell):
+                verdict = verdict_of(cell, sources, wary)
+                wary = wary or has_hidden(cell)
+                cell.source = without_hidden(cell.source)
+                cell.outputs = [_shown(self._verdict_html(cell, verdict))]
+            else:
+                if wary:
+                    _hide_outputs(cell, sources)
+                _remove_secrets(cell, secrets)
+        # A program can set the count of its cell to any number.
+        for number, cell in enumerate((c for c in nb.cells if c.get("execution_count")), 1):
+            cell.execution_count = number
         nb.cells.insert(0, new_markdown_cell(_overview(nb.cells)))
         return nb, resources
 
@@ -95,6 +120,17 @@ def _overview(cells):
 
 def _shown(html):
     return new_output("display_data", data={"text/html": html, "text/plain": ""})
+
+
+def _hide_outputs(cell, sources):
+    """One sentence for all that the cell wrote; of an error, its kind and the student's line."""
+    if not cell.get("outputs"):
+        return
+    errors = [output for output in cell.outputs if output.output_type == "error"]
+    lines = [_NOT_SHOWN]
+    for error in errors:
+        lines += [f"It ended with {kind_of(error)}.", *own_line_of(error, sources)]
+    cell.outputs = [new_output("stream", name="stdout", text="\n".join(lines) + "\n")]
 
 
 def _remove_secrets(cell, secrets):

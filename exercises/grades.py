@@ -13,7 +13,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).resolve().parent))
 
 from nbgrader.api import Gradebook, MissingEntry  # noqa: E402
-from statuses import status_of  # noqa: E402
+from statuses import NOT_GRADED, status_of  # noqa: E402
 from verdicts import readable  # noqa: E402
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -21,12 +21,15 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 @dataclass(frozen=True)
 class Row:
-    """One student: points per part (None if a person still has to give them), what happened."""
+    """One student: points per part (None if a person still has to give them), what happened.
+
+    ``auto`` and ``total`` are None if the submission was not graded: 0 would read as a mark.
+    """
 
     student: str
     points: dict
-    auto: float
-    total: float
+    auto: float | None
+    total: float | None
     by_hand: tuple
     status: str
 
@@ -67,11 +70,14 @@ def _row(gradebook, course, assignment, student, parts):
     }
     penalty = sum(notebook.late_submission_penalty or 0 for notebook in submission.notebooks)
     status = status_of(course, assignment, submission)
+    graded = not status.startswith(NOT_GRADED)
+    auto = sum(grade.auto_score or 0 for grade in grades.values())
+    total = sum(grade.score for grade in grades.values()) - penalty
     return Row(
         student=student,
         points={part: None if _open(grades[part]) else grades[part].score for part in parts},
-        auto=sum(grade.auto_score or 0 for grade in grades.values()),
-        total=sum(grade.score for grade in grades.values()) - penalty,
+        auto=auto if graded else None,
+        total=total if graded else None,
         by_hand=tuple(part for part in parts if grades[part].needs_manual_grade),
         status=f"{status}; {penalty:g} points off for being late" if penalty else status,
     )
@@ -98,8 +104,9 @@ def write_csv(path, parts, rows):
         ]
         writer.writerow(map(_harmless, heading))
         for row in rows:
-            points = [_number(row.points[part], "") for part in parts]
-            cells = [row.student, *points, _number(row.auto), _number(row.total), _number(most)]
+            points = [_number(row.points[part]) for part in parts]
+            sums = [_number(row.auto), _number(row.total), _number(most)]
+            cells = [row.student, *points, *sums]
             writer.writerow(map(_harmless, [*cells, "; ".join(row.by_hand), row.status]))
 
 
@@ -111,7 +118,7 @@ def _is_number(cell):
     return re.fullmatch(r"-?\d+(\.\d+)?", cell) is not None
 
 
-def _number(value, missing="0"):
+def _number(value, missing=""):
     return missing if value is None else f"{value:g}"
 
 
@@ -122,7 +129,7 @@ def as_table(parts, rows):
     most = sum(parts.values())
     for row in rows:
         points = [_number(row.points[part], "?") for part in parts]
-        lines.append([row.student, *points, _number(row.total), _number(most), row.status])
+        lines.append([row.student, *points, _number(row.total, "?"), _number(most), row.status])
     key = [
         f"{number} {part}, {points:g} point{'' if points == 1 else 's'}"
         for number, (part, points) in zip(numbers, parts.items(), strict=True)

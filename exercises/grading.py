@@ -13,7 +13,7 @@ from nbgrader.api import Gradebook
 from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import rmtree
-from statuses import NEEDS_A_PERSON, NOT_GRADED, why_failed, why_unreadable
+from statuses import record_ungraded, why_failed, why_unreadable
 from traitlets.config import PyFileConfigLoader
 
 _PAGE = """<!DOCTYPE html>
@@ -72,7 +72,8 @@ class Course:
             self._write_feedback(assignment, student)
         else:
             self._remove_graded(assignment, student)
-            self._record_ungraded(assignment, student, reason)
+            with self.gradebook() as gradebook:
+                record_ungraded(gradebook, assignment, student, reason)
             self._write_page(assignment, student, _UNGRADED, reason)
 
     def _why_not_gradable(self, assignment, student):
@@ -111,18 +112,6 @@ class Course:
     def _notebook_names(self, assignment):
         with self.gradebook() as gradebook:
             return [notebook.name for notebook in gradebook.find_assignment(assignment).notebooks]
-
-    def _record_ungraded(self, assignment, student, reason):
-        """Zeros that wait for a person, and the reason; nbgrader would leave empty scores."""
-        with self.gradebook() as gradebook:
-            gradebook.update_or_create_student(student)
-            submission = gradebook.update_or_create_submission(assignment, student)
-            for notebook in submission.notebooks:
-                for grade in notebook.grades:
-                    grade.auto_score, grade.needs_manual_grade = 0, True
-                for comment in notebook.comments:
-                    comment.auto_comment = NOT_GRADED + reason + NEEDS_A_PERSON
-            gradebook.db.commit()
 
     def _remove_graded(self, assignment, student):
         """Takes away what an earlier, better submission left."""

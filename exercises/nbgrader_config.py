@@ -13,6 +13,7 @@ if str(HERE) not in sys.path:
     sys.path.append(str(HERE))
 
 from feedback import FEEDBACK_STEPS, SafeHTMLExporter  # noqa: E402  (needs the line above)
+from running import AUTOGRADE_STEPS  # noqa: E402
 
 # nbgrader calls the program `alembic`, which lies beside this Python and not always on the path.
 os.environ["PATH"] = os.pathsep.join(
@@ -56,6 +57,7 @@ c.OverwriteCells.add_missing_cells = True
 c.IgnorePattern.enabled = True
 c.IgnorePattern.pattern = r"(?s)."
 
+c.Autograde.autograde_preprocessors = AUTOGRADE_STEPS
 c.GenerateFeedback.preprocessors = FEEDBACK_STEPS
 c.GenerateFeedback.exporter_class = SafeHTMLExporter
 c.HTMLExporter.exclude_anchor_links = True

@@ -48,6 +48,18 @@ def why_failed(error):
     return known.get(name, f"{name}: {first_line}")
 
 
+def record_ungraded(gradebook, assignment, student, reason):
+    """Zeros that wait for a person, and the reason; nbgrader would leave empty scores."""
+    gradebook.update_or_create_student(student)
+    submission = gradebook.update_or_create_submission(assignment, student)
+    for notebook in submission.notebooks:
+        for grade in notebook.grades:
+            grade.auto_score, grade.needs_manual_grade = 0, True
+        for comment in notebook.comments:
+            comment.auto_comment = NOT_GRADED + reason + NEEDS_A_PERSON
+    gradebook.db.commit()
+
+
 def status_of(course, assignment, submission):
     """One line about a submission from the gradebook's comments and the files of the course."""
     reason = _recorded_reason(submission)

@@ -18,6 +18,8 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _STOPPED = re.compile(r"[Ss]topped after (\d+) s")
 _TIMEOUT = "CellTimeoutError"
 _FIT_TO_SHOW = "LawBroken"  # packlib.checks writes hidden reports without inputs and values
+_TOLD_BY_VALUES = ("    ", "The input:", "It says:", "It looks like this:", "A hint:", "Read:")
+_HINTS = ("It looks like this:", "A hint:")
 
 
 @dataclass(frozen=True)
@@ -58,28 +60,59 @@ def readable(grade_id):
     return " ".join(word for word in words if word not in ("test", "tests"))
 
 
-def verdict_of(cell, sources):
-    """The verdict on an executed test; `sources` maps execution counts to other cells' text."""
+def has_hidden(cell):
+    """Does this test run anything that the student must not see?"""
+    return is_test(cell) and _HIDDEN.search(cell.source) is not None
+
+
+def verdict_of(cell, sources, wary=False):
+    """The verdict on an executed test; `sources` maps execution counts to other cells' text.
+
+    `wary`: hidden tests ran before, so the student's code knows their inputs, and nothing that it
+    can choose (its messages, prints and values) is repeated.
+    """
     errors = [output for output in cell.outputs if output.output_type == "error"]
     timeout = next((error for error in errors if error.ename == _TIMEOUT), None)
     if timeout is not None:
         return Verdict("stopped", f"{timeout.evalue.capitalize()}. Is there an endless loop?")
     if errors:
-        message = _explained(cell, errors[0], sources)
+        message = _explained(cell, errors[0], sources, wary)
         return Verdict("stopped" if _STOPPED.search(message) else "failed", message)
     if cell.execution_count is None:
         return Verdict("not run", "This test was not run: the program had stopped before it.")
     return Verdict("passed")
 
 
-def _explained(cell, error, sources):
+def _explained(cell, error, sources, wary):
     if error.ename == _FIT_TO_SHOW:
-        return _plain(error.evalue)
-    trace = _plain("\n".join(error.traceback))
-    frames = [(int(count), int(line)) for count, line in _FRAME.findall(trace)]
-    said = _said_by_visible if _failed_in_visible_part(cell, frames) else _said_by_hidden
-    lines = [said(error), *_students_own_line(cell, frames, sources)]
+        report = _plain(error.evalue)
+        return _without_values(report) if wary else report
+    frames = _frames_of(error)
+    visible = _failed_in_visible_part(cell, frames)
+    if wary and visible:
+        said = _said_warily(error, without_hidden(cell.source))
+    else:
+        said = _said_by_visible(error) if visible else _said_by_hidden(error)
+    lines = [said, *_students_own_line(frames, sources)]
     return "\n".join(lines).strip() or "A test failed."
+
+
+def _without_values(report):
+    """A report on visible inputs, cut down to law, fault, hint and section."""
+    paragraphs = report.split("\n\n")
+    fault = [text for text in paragraphs[1:2] if not text.startswith(_TOLD_BY_VALUES)]
+    # The hint comes last but the section: what looks like one before it may be the student's.
+    hint = [text for text in paragraphs[1:][-2:-1] if text.startswith(_HINTS)]
+    section = paragraphs[1:][-1:]
+    return "\n\n".join([*paragraphs[:1], *fault, *hint, *section])
+
+
+def _said_warily(error, source):
+    """The lines of a message that stand in the visible test, or else the error's kind."""
+    if error.ename == "AssertionError":
+        known = [line for line in _plain(error.evalue).splitlines() if line and line in source]
+        return "\n".join(known) or "A test failed."
+    return f"A test ended with {kind_of(error)}."
 
 
 def _said_by_visible(error):
@@ -88,11 +121,19 @@ def _said_by_visible(error):
 
 
 def _said_by_hidden(error):
-    # A student's own exception class could carry a hidden input in its name.
-    known = isinstance(getattr(builtins, error.ename, None), type)
-    if known and error.ename != "AssertionError":
+    if _is_builtin(error) and error.ename != "AssertionError":
         return f"A hidden test ended with {error.ename}."
     return "A hidden test failed."
+
+
+def kind_of(error):
+    """The error's class, if it is one of Python's own."""
+    return error.ename if _is_builtin(error) else "an error"
+
+
+def _is_builtin(error):
+    # A student's own exception class could carry a hidden input in its name.
+    return isinstance(getattr(builtins, error.ename, None), type)
 
 
 def _failed_in_visible_part(cell, frames):
@@ -104,7 +145,17 @@ def _failed_in_visible_part(cell, frames):
     return not any(part.start() <= place < part.end() for part in _HIDDEN.finditer(cell.source))
 
 
-def _students_own_line(cell, frames, sources):
+def own_line_of(error, sources):
+    """Where in the student's code an error was raised: a list of one line or none."""
+    return _students_own_line(_frames_of(error), sources)
+
+
+def _frames_of(error):
+    trace = _plain("\n".join(error.traceback))
+    return [(int(count), int(line)) for count, line in _FRAME.findall(trace)]
+
+
+def _students_own_line(frames, sources):
     own = [(count, line) for count, line in frames if count in sources]
     if not own:
         return []

@@ -7,6 +7,7 @@ answer without loops takes the same number for ten sequences as for a thousand.
 from __future__ import annotations
 
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -49,12 +50,14 @@ def _count_instructions(call: Callable[[], object], effort: Effort) -> None:
             frames[frame.f_code] = frame
         return trace
 
-    before = sys.gettrace()
+    before, before_in_threads = sys.gettrace(), threading.gettrace()
+    threading.settrace(trace)
     sys.settrace(trace)
     try:
         call()
     finally:
         sys.settrace(before)
+        threading.settrace(before_in_threads)  # type: ignore[arg-type]
     for (code, number), count in places.items():
         frame = frames[code]
         if not is_library(frame.f_code.co_filename):

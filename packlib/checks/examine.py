@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from .boundary import Boundary, Fault
-from .laws import Breach, padding_may_be_anything
+from .laws import Breach, order_sorts, padding_may_be_anything
 from .mistakes import Mistake, recognised
 from .parts import Part
 from .ragged import Ragged
@@ -26,6 +26,14 @@ NAN_PADDING = Mistake(
     "nan-from-padding",
     "Your function is right as long as ordinary numbers stand in the padding. Here it is NaN, and "
     "NaN times 0 is still NaN: leave the padding out, do not multiply it away.",
+    answer=lambda *_: (),
+)
+
+TIES_LOST = Mistake(
+    "ties-lost",
+    "Your function is right as long as all lengths differ. Here two sequences have the same "
+    "length, and order names one of them twice or not at all. A length is no name of a sequence: "
+    "a dict with lengths as keys, or .index, finds only one of those that share it.",
     answer=lambda *_: (),
 )
 
@@ -78,18 +86,27 @@ def _explained(part: Part, call: Boundary, breach: Breach) -> Broken:
 
     batch = smallest(breach.batch, breaks)
     small = _first(part, call, [batch]) if batch != breach.batch else breach
-    mistake = _known(part, call, batch) if breach.kind in GUESSABLE else None
+    mistake = _known(part, call, batch, breach.law) if breach.kind in GUESSABLE else None
     return Broken(part, small or breach, mistake, _printed(call, part, batch))
 
 
-def _known(part: Part, call: Boundary, batch: Ragged) -> Mistake | None:
+def _known(part: Part, call: Boundary, batch: Ragged, law: str) -> Mistake | None:
     with suppress(Fault):
+        if law == order_sorts.name and _loses_ties(part, call, batch):
+            return TIES_LOST
         known = recognised(call, part.mistakes, part.diagnostic, part.arguments)
         if known:
             return known
     ordinary = _first(part, call, [replace(batch, padding=-1000.0)])
     only_nan = ordinary is not None and ordinary.law == padding_may_be_anything.name
     return NAN_PADDING if only_nan and batch.dtype.is_floating_point else None
+
+
+def _loses_ties(part: Part, call: Boundary, batch: Ragged) -> bool:
+    order = call(*part.arguments(batch))[part.outputs.index("order")]
+    everyone = set(range(len(batch.lengths)))
+    tied = len(set(batch.lengths)) < len(batch.lengths)
+    return tied and set(order.tolist()) < everyone and _first(part, call, part.diagnostic) is None
 
 
 def _printed(call: Boundary, part: Part, batch: Ragged) -> str:

@@ -9,6 +9,8 @@ import pytest
 from grades import read_rows
 from grading import Course, _Autograde, _Feedback
 from nbgrader.api import Gradebook
+from nbgrader.converters import Autograde
+from nbgrader.converters.base import NbGraderException
 from toy_course import (
     ASSIGNMENT,
     ENDLESS,
@@ -130,6 +132,21 @@ def test_bad_submissions_do_not_stop_the_others(released):
     ).read_text(encoding="utf-8")
 
 
+def test_nbgraders_own_command_records_why_it_gave_up(released):
+    submit(released, "bo", {**RIGHT, "double": "import os\nos._exit(0)"})
+    course = open_course(released)
+    with pytest.raises(NbGraderException):
+        course._run(Autograde, ASSIGNMENT, "bo")
+    row = rows_by_student(released)["bo"]
+    assert row.status == ungraded("the program ended Python itself (out of memory, or exit?)")
+    assert (row.auto, row.total) == (None, None)
+    assert row.by_hand == ("part 1 double", "part 2 triple", "part 3 why")
+    submit(released, "bo", RIGHT)
+    course._run(Autograde, ASSIGNMENT, "bo")
+    row = rows_by_student(released)["bo"]
+    assert (row.total, row.status, row.by_hand) == (5, "graded", ("part 3 why",))
+
+
 def test_nothing_ungraded_is_left_empty_in_the_gradebook(released):
     submit_text(released, "bo", "not JSON")
     grade(released)
@@ -180,7 +197,7 @@ def test_a_notebook_that_became_unreadable_loses_its_old_points(released):
     submit_text(released, "bo", "{")
     grade(released)
     row = rows_by_student(released)["bo"]
-    assert row.total == 0 and row.status.startswith("not graded: the notebook is not valid JSON")
+    assert row.total is None and row.status.startswith("not graded: the notebook is not valid JSON")
     assert not (released / "autograded" / "bo" / ASSIGNMENT).exists()
     submit(released, "bo", RIGHT)
     grade(released)

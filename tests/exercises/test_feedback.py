@@ -11,6 +11,9 @@ from safe_html import SafeOutputs, clean
 from toy_course import (
     ASSIGNMENT,
     ENDLESS,
+    LEAKED,
+    LEAKING,
+    LEAKING_CELLS,
     RIGHT,
     SECRET,
     SQUARES,
@@ -210,6 +213,7 @@ def pages(tmp_path_factory):
     submit(folder, "dana", {**RIGHT, **ENDLESS})
     submit(folder, "eve", RIGHT, extra=hostile)
     submit(folder, "fay", {**RIGHT, **VISIBLE_ONLY}, extra=[leak])
+    submit(folder, "gil", LEAKING, extra=[new_code_cell(text) for text in LEAKING_CELLS])
     students = course.students(ASSIGNMENT)
     for student in students:
         course.grade(ASSIGNMENT, student)
@@ -226,7 +230,7 @@ def shown_text(page):
 
 
 def test_no_page_shows_a_hidden_test(pages):
-    assert len(pages) == 6
+    assert len(pages) == 7
     for page in pages.values():
         assert SECRET not in page and SECRET not in shown_text(page)
         assert "secret message" not in page
@@ -249,8 +253,44 @@ def test_pages_say_that_points_are_open(pages):
     assert "To be graded by hand: 2 points are still open." in text
 
 
-def test_a_notebook_that_prints_the_session_shows_no_hidden_test(pages):
-    assert "[left out: it shows hidden tests]" in shown_text(pages["fay"])
+def test_a_hidden_input_that_was_kept_is_not_shown(pages):
+    page, text = pages["gil"], shown_text(pages["gil"])
+    assert LEAKED not in page and LEAKED not in text
+    assert not re.search(r"[A-Za-z0-9+/]{80}", text)  # the session, encoded
+    assert "shown early" in text
+    assert text.count("What this cell printed is not shown: hidden tests ran before it.") == 5
+    assert "It ended with ValueError." in text and "In your code: raise ValueError" in text
+    assert "It ended with an error." in text  # a class of the student's own
+    assert "It ended with ZeroDivisionError. In your code: print(1 / 0)" in text
+
+
+def test_points_and_own_lines_stay_after_a_hidden_test(pages):
+    text = shown_text(pages["gil"])
+    assert "part 1 double: 2 of 2 points" in text
+    assert "part 2 triple: 0 of 3 points" in text
+    assert "In your code: raise AssertionError(str(seen))" in text
+
+
+def test_a_visible_test_says_its_law_after_a_hidden_one():
+    source = 'assert f(1) == 3, "Law: three times"'
+    cell = executed("Law: three times\n[3, 7]", line=1, source=source)
+    assert verdict_of(cell, {}, wary=True).message == "Law: three times"
+
+
+@pytest.mark.parametrize(
+    ("paragraphs", "kept"),
+    [
+        ("law.|The input: 1|    grid|Your function printed:\n    7|A hint: b|Read: c",
+         "law.|A hint: b|Read: c"),
+        ("law.|It stopped.\n    line 2|It says: 7|Read: 7|The input: 1|A hint: b|Read: c",
+         "law.|It stopped.\n    line 2|A hint: b|Read: c"),
+        ("not written yet.|A hint: b|Read: c", "not written yet.|A hint: b|Read: c"),
+        ("law.|Your code calls it.|Read: c", "law.|Your code calls it.|Read: c"),
+    ],
+)  # fmt: skip
+def test_a_report_after_a_hidden_test_holds_no_value(paragraphs, kept):
+    cell = executed(paragraphs.replace("|", "\n\n"), name="LawBroken")
+    assert verdict_of(cell, {}, wary=True).message == kept.replace("|", "\n\n")
 
 
 def test_a_page_runs_nothing_of_the_students(pages):

@@ -137,6 +137,14 @@ def test_csv_leaves_open_points_blank(tmp_path):
     ] == "bo,0,0,,0,0,9,part 11 why,graded"
 
 
+def test_who_was_not_graded_has_no_total(tmp_path):
+    row = Row("bo", dict.fromkeys(PARTS), None, None, tuple(PARTS), "not graded: x")
+    write_csv(tmp_path / "grades.csv", PARTS, [row])
+    line = (tmp_path / "grades.csv").read_text().splitlines()[1]
+    assert line == "bo,,,,,,9,part 2 unpack; part 10 pack; part 11 why,not graded: x"
+    assert "bo         ?    ?    ?      ?   9  not graded: x" in as_table(PARTS, [row])
+
+
 def test_table_is_aligned_and_marks_open_points(course):
     parts, rows = read_rows(course, ASSIGNMENT)
     assert as_table(parts, rows).splitlines() == [

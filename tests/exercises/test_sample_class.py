@@ -8,7 +8,9 @@ import shutil
 
 import pytest
 from bs4 import BeautifulSoup
+from feedback import HideTests
 from grades import read_rows
+from nbformat.v4 import new_output
 from sample_class import CLASSES, NOT_VALID_JSON, solved
 from student_notebooks import part_of, read_notebook
 from verdicts import hidden_lines, is_test
@@ -84,7 +86,7 @@ def test_the_csv_says_the_same(folder, second_run):
         lines = list(csv.DictReader(file))
     assert {line["student"]: line["total_auto"] for line in lines} == {
         "amal": "12", "bo": "12", "chidi": "8", "dana": "10", "emil": "9",
-        "fay": "0", "goran": "10", "hana": "0", "ivo": "10",
+        "fay": "0", "goran": "10", "hana": "", "ivo": "10",
     }  # fmt: skip
     assert all(line["max"] == "14" and line["status"] for line in lines)
     assert next(line for line in lines if line["student"] == "amal")["needs_hand_grading"] == (
@@ -135,6 +137,31 @@ def hidden_lengths(cell):
     shown = {tuple(batch.lengths) for batch in part.visible}
     hidden = {tuple(batch.lengths) for batch in part.hidden(seed)} - shown
     return {", ".join(map(str, lengths)) for lengths in hidden if len(set(lengths)) >= 3}
+
+
+def test_feedback_shows_no_hidden_input_that_a_student_kept():
+    notebook = read_notebook(SOURCE)
+    tests = [cell for cell in notebook.cells if is_test(cell)]
+    (kept, *_) = sorted(hidden_lengths(tests[0]))
+    after = notebook.cells[notebook.cells.index(tests[0]) + 1 :]
+    for cell in (cell for cell in after if cell.cell_type == "code"):
+        cell.outputs = all_kinds_of_outputs(kept)
+    for cell in notebook.cells:
+        if "points" in cell.metadata.get("nbgrader", {}):
+            cell.metadata.nbgrader["score"] = 0
+    assert kept in str(notebook)
+    HideTests().preprocess(notebook, {})
+    assert kept not in str(notebook)
+
+
+def all_kinds_of_outputs(text):
+    report = f"ps2.pack: law.\n\nIt says: {text}\n\nThe input: x\n\nA hint: y\n\nRead: z"
+    return [
+        new_output("stream", name="stdout", text=text),
+        new_output("execute_result", data={"text/plain": text}),
+        new_output("display_data", data={"text/html": text, "text/markdown": text}),
+        new_output("error", ename="LawBroken", evalue=report, traceback=[text]),
+    ]
 
 
 def test_every_kind_of_student_is_in_the_class():

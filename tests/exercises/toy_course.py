@@ -40,6 +40,24 @@ SQUARES = {"double": "def double(x):\n    return x * x"}
 VISIBLE_ONLY = {"double": "def double(x):\n    return 6"}
 ENDLESS = {"double": "def double(x):\n    while True:\n        pass"}
 
+# A student whose first function keeps the hidden input, 7, and shows it in every way there is.
+LEAKED = "[3, 7]"
+LEAKING = {
+    "double": "from IPython.display import HTML, Markdown, display, update_display\n"
+    "seen = []\ndisplay('shown early', display_id='early')\n"
+    "def double(x):\n    seen.append(x)\n    return 2 * x\n",
+    "triple": "print('kept:', seen)\n"
+    "display(Markdown(f'**{seen}**'))\ndisplay(HTML(f'<b>{seen}</b>'))\n"
+    "update_display(str(seen), display_id='early')\n"
+    "def triple(x):\n    raise AssertionError(str(seen))\nseen",
+}
+LEAKING_CELLS = (
+    "raise ValueError(str(seen))",
+    "raise type('E' + str(seen), (Exception,), {})()",
+    "import base64\nprint(base64.b64encode('\\n'.join(In).encode()).decode())",
+    "import sys\nprint(seen, file=sys.stderr)\nprint(1 / 0)",
+)
+
 
 def _graded(cell, name, **kind):
     cell.metadata["nbgrader"] = {

@@ -2,6 +2,7 @@
 
 import itertools
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -143,3 +144,19 @@ def test_the_trace_function_of_others_comes_back():
         assert sys.gettrace() is theirs
     finally:
         sys.settrace(before)
+
+
+def test_a_loop_in_another_thread_is_counted():
+    def loop(n):
+        for _ in range(n):
+            pass
+
+    def in_thread(n):
+        thread = threading.Thread(target=loop, args=(n,))
+        thread.start()
+        thread.join()
+
+    before = threading.gettrace()
+    few, many = (effort_of(lambda n=n: in_thread(n)).instructions for n in (10, 1010))
+    assert many - few > 1000
+    assert threading.gettrace() is before

@@ -1,8 +1,10 @@
 """Forbidden calls are found by any spelling, told with the student's line, and leave no trace."""
 
 import functools
+import inspect
 import subprocess
 import sys
+import threading
 from contextlib import suppress
 
 import pytest
@@ -10,7 +12,10 @@ import torch
 from torch.nn.utils import rnn
 
 import packlib
+from packlib.checks import LawBroken, mistakes_packing, require, require_hidden
 from packlib.checks.guard import ForbiddenCall, forbidden_calls
+from packlib.checks.ragged import Ragged
+from packlib.checks.right import conjugate
 
 X = torch.arange(30.0).reshape(3, 5, 2)
 LENGTHS = torch.tensor([5, 3, 2])
@@ -44,6 +49,20 @@ SPELLINGS = {
     "packlib pad": lambda: packlib.pad_sequence([X[0], X[1, :3]]),
     "packlib mask": lambda: packlib.lengths_to_mask(LENGTHS),
     "packlib counting": lambda: sys.modules["packlib.layout"].conjugate(LENGTHS.numpy()),
+    "the checks' right answer": lambda: conjugate(LENGTHS),
+    "the checks' right pack": lambda: mistakes_packing._right(X, LENGTHS),
+    "the checks' mistakes": lambda: mistakes_packing.PACK[0].answer(X, LENGTHS),
+    "the checks' batch_sizes": lambda: Ragged((5, 3, 2)).batch_sizes,
+    "the checks' order": lambda: Ragged((5, 3, 2)).order,
+    "the checks' rows": lambda: Ragged((5, 3, 2)).rows(),
+}
+SEEN_BY_NO_TRACE = {
+    "watch off": lambda: sys.setprofile(None),
+    "watch off in threads": lambda: threading.setprofile(None),
+    "counting off": lambda: sys.settrace(None),
+    "frames": lambda: sys._getframe(),
+    "frames by inspect": lambda: inspect.currentframe(),
+    "unwatched thread": lambda: __import__("_thread").start_new_thread(print, ()),
 }
 
 
@@ -89,6 +108,61 @@ def test_the_message_names_the_function_and_the_students_line():
     ((what, line),) = seen
     assert what == "aten::_pack_padded_sequence"
     assert "torch._VF" in line.text
+
+
+@pytest.mark.parametrize("call", SEEN_BY_NO_TRACE.values(), ids=list(SEEN_BY_NO_TRACE))
+def test_ways_round_the_guard_are_refused(call):
+    with forbidden_calls() as seen, pytest.raises(ForbiddenCall):
+        call()
+    assert seen
+
+
+def test_a_watch_that_was_switched_off_unseen_is_told():
+    before = sys.getprofile()
+    with forbidden_calls() as seen:
+        list(map(sys.setprofile, [None]))  # called by C, so no hook sees it
+        packlib.lengths_to_mask(LENGTHS)
+    assert [what for what, _ in seen] == ["sys.setprofile"]
+    assert sys.getprofile() is before
+
+
+@pytest.mark.parametrize("name", ["packlib", "operator", "vf", "the checks' right pack"])
+def test_another_thread_is_watched_too(name):
+    def in_thread():
+        with suppress(ForbiddenCall):
+            SPELLINGS[name]()
+
+    before = threading.getprofile()
+    with forbidden_calls() as seen:
+        thread = threading.Thread(target=in_thread)
+        thread.start()
+        thread.join()
+    assert len(seen) == 1
+    assert threading.getprofile() is before
+
+
+@pytest.mark.parametrize(
+    "pack",
+    [
+        lambda x, lengths: mistakes_packing._right(x, lengths),
+        lambda x, lengths: (sys.setprofile(None), mistakes_packing._right(x, lengths))[1],
+    ],
+    ids=["right answer", "watch off"],
+)
+def test_visible_and_hidden_checks_refuse_it(pack):
+    with pytest.raises(LawBroken, match="you write it yourself") as visible:
+        require("ps2.pack", pack)
+    with pytest.raises(LawBroken, match="you write it yourself") as hidden:
+        require_hidden("ps2.pack", pack, seed=11)
+    assert visible.value.hint == hidden.value.hint == "forbidden"
+
+
+def test_endless_recursion_is_no_forbidden_call():
+    def batch_sizes(lengths):
+        return batch_sizes(lengths)  # the error may strike inside the hook
+
+    with pytest.raises(LawBroken, match="It stopped with RecursionError"):
+        require("ps2.batch_sizes", batch_sizes)
 
 
 def test_ordinary_torch_is_allowed():

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import packlib
-from packlib.checks import PARTS, LawBroken, check, require, require_hidden
+from packlib.checks import PARTS, LawBroken, check, guard, require, require_hidden
 
 SEED = 424242
 
@@ -155,7 +155,10 @@ def test_a_hidden_input_does_not_come_back_through_the_students_code(function, c
     assert not re.search(r"secret ?\[\d", said)
 
 
-def test_hidden_reports_of_all_known_mistakes_hold_no_input_and_no_value():
+def test_hidden_reports_of_all_known_mistakes_hold_no_input_and_no_value(monkeypatch):
+    # here the mistakes of packlib.checks play the student; a student may not call them
+    monkeypatch.setattr(guard, "forbidden_module", lambda filename: "")
+    monkeypatch.setattr(guard, "_harmless", set())
     for part in PARTS.values():
         for mistake in part.mistakes:
             answer = mistake.answer
