@@ -2,7 +2,8 @@
 ours.
 
 torch has two ways to treat a ragged batch: packed, and padded with the last states gathered
-afterwards. The second is the faster one for small LSTMs on a CPU.
+afterwards. The second is the faster one for small LSTMs on a CPU. Each side gets the batch as its
+own pack_padded_sequence gives it; what packlib plans for a layer is planned anew in each call.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ def rivals(name: str, task: str, case: tuple[int, int, int, int], kind: str,
     for layer in ours.values():
         layer.load_state_dict(theirs.state_dict())
     packed = torch.nn.utils.rnn.pack_padded_sequence(x, lens, True, False)
+    mine = packlib.pack_padded_sequence(x, lens, True, False)
     ends = torch.arange(size), lens - 1
 
     def padded() -> torch.Tensor:
@@ -40,8 +42,12 @@ def rivals(name: str, task: str, case: tuple[int, int, int, int], kind: str,
         return output
 
     runs = {"packed": lambda: theirs(packed)[0].data, "padded": padded}
+    def fresh() -> packlib.PackedSequence:
+        mine.layout._kept.clear()  # as after packing: no cover, no rows
+        return mine
+
     for route, layer in ours.items():
-        runs[route] = lambda layer=layer: layer(packed)[0].data
+        runs[route] = lambda layer=layer: layer(fresh())[0].data
     step = training_step if task == "training step" else inference
     return {key: step(run, ours.get(key, theirs)) for key, run in runs.items()}
 

@@ -19,7 +19,8 @@ MOVES = ["pack", "unpack", "list to packed", "packed to list"]
 def move(rnn, name: str, x: torch.Tensor, lens: torch.Tensor, grad: bool) -> Callable[[], object]:
     """One move as a call without arguments, with its backward if ``grad``; ``rnn`` is the rival."""
     packed = rnn.pack_padded_sequence(x, lens, batch_first=True, enforce_sorted=False)
-    packed = packed._replace(data=packed.data.detach().requires_grad_(grad))
+    packed = (packed.with_data(packed.data.detach().requires_grad_(grad)) if rnn is packlib else
+              packed._replace(data=packed.data.detach().requires_grad_(grad)))
     grid = x.detach().requires_grad_(grad)
     pieces = [row[:n].clone().requires_grad_(grad) for row, n in zip(x, lens.tolist(), strict=True)]
 
@@ -32,7 +33,9 @@ def move(rnn, name: str, x: torch.Tensor, lens: torch.Tensor, grad: bool) -> Cal
             return [rnn.pack_sequence(pieces, enforce_sorted=False).data]
         return rnn.unpack_sequence(fresh())
 
-    def fresh():  # a packed batch as it comes out of a layer: no plan is kept from the last call
+    def fresh():  # a packed batch as it comes out of a layer; no rows are kept from the last call
+        if isinstance(packed, packlib.PackedSequence):
+            packed.layout._kept.clear()
         return torch_rnn.PackedSequence(*packed)
 
     ones = [torch.ones_like(out) for out in run()]

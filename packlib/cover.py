@@ -14,11 +14,13 @@ finds it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import _VF, Tensor
+from torch.nn import functional as F
 
 from packlib.layout import Layout
 from packlib.ops import put, take
@@ -51,7 +53,11 @@ class Rectangle:
 
 
 def cover(layout: Layout, cost: Cost) -> list[Rectangle]:
-    """The cheapest rectangles, first step first."""
+    """The cheapest rectangles, first step first; found once for each layout and cost."""
+    return layout.kept(("cover", cost), lambda: _cover(layout, cost))
+
+
+def _cover(layout: Layout, cost: Cost) -> list[Rectangle]:
     sizes = layout.batch_sizes
     wasted = len(sizes) * sizes[0] - sizes.sum()
     if wasted * cost.cell <= cost.call:  # a second call costs more than all the padding
@@ -97,10 +103,10 @@ def lstm(layout: Layout, cost: Cost, data: Tensor, h0: Tensor, c0: Tensor, w_ih:
 
     Rows and states are longest sequence first; ``cost`` chooses the cover.
     """
-    rectangles = layout.kept(("cover", cost), lambda: cover(layout, cost))
+    rectangles = cover(layout, cost)
     rest = [w for w in (w_hh, b_ih, b_hh) if w is not None]
     if any(r.inner for r in rectangles):
-        braked = torch.cat([w_ih, _brake(w_ih, rest)], 1)
+        braked = torch.cat([w_ih, _brake([w_ih, *rest])], 1)
     outputs, ended, h, c = [], [], h0, c0
     for r, rows in zip(rectangles, data.split([r.count for r in rectangles]), strict=True):
         if r.inner is None:
@@ -118,26 +124,29 @@ def lstm(layout: Layout, cost: Cost, data: Tensor, h0: Tensor, c0: Tensor, w_ih:
             cut = [r.following, r.size - r.following]
             (h, h_ended), (c, c_ended) = h.split(cut), c.split(cut)
             ended.append((h_ended, c_ended))
-    h_n, c_n = (torch.cat(pieces[::-1]) for pieces in zip(*ended, strict=True))
-    return torch.cat(outputs), h_n, c_n
+    h_n, c_n = (_joined(pieces[::-1]) for pieces in zip(*ended, strict=True))
+    return _joined(outputs), h_n, c_n
+
+
+def _joined(pieces: Sequence[Tensor]) -> Tensor:
+    return pieces[0] if len(pieces) == 1 else torch.cat(tuple(pieces))
 
 
 def _marked(rows: Tensor, cells: Tensor, total: int) -> Tensor:
-    """Padded rows with one more column, 0 on real steps and 1 on padding: (total, F + 1)."""
-    column = rows.new_ones(total, 1).index_fill_(0, cells, 0)
-    return torch.cat([put(rows, cells, total), column], 1)
+    """Padded rows with one more column: 0 on real steps, 1 on padding like all of it."""
+    return put(F.pad(rows, (0, 1)), cells, total, 1)
 
 
-def _brake(w_ih: Tensor, others: list[Tensor]) -> Tensor:
+def _brake(weights: list[Tensor]) -> Tensor:
     """The weights (4H, 1) of the column that marks padding.
 
-    On padding the input is 0 and h lies in -1..1, so no gate can be larger than ``most``.
+    There the input is 1 and h lies in -1..1, so no gate is larger than its weights' sum.
     """
-    size = len(w_ih) // 4
+    size = len(weights[0]) // 4
     with torch.no_grad():
-        most = torch.stack([w.abs().view(len(w), -1).sum(1) for w in others]).sum(0)
-        pull = BRAKE + most[:2 * size].max()
-        return torch.cat([-pull.expand(size), pull.expand(size), w_ih.new_zeros(2 * size)])[:, None]
+        most = torch.stack([w[:2 * size].abs().view(2 * size, -1).sum(1) for w in weights]).sum(0)
+        pull = (BRAKE + most.max()).expand(size)
+        return torch.cat([-pull, pull, pull.new_zeros(2 * size)])[:, None]
 
 
 def _dense(x: Tensor, h: Tensor, c: Tensor, weights: list[Tensor]) -> tuple[Tensor, ...]:

@@ -55,7 +55,8 @@ class _Packed(torch.nn.RNNBase):
                                 f"{type(input).__name__}; a list of sequences must be packed: "
                                 "pack_sequence(sequences, enforce_sorted=False)")
             return self._torch_forward(input, hx)
-        packed = PackedSequence.like(input, input.data)
+        packed = input if isinstance(input, PackedSequence) else PackedSequence.like(
+            input, input.data)
         self._check_data(packed.data)
         states = self._first_states(packed, hx)
         self._check_route()  # it may have been set since

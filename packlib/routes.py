@@ -42,10 +42,10 @@ class Costs(NamedTuple):
 
 # Fitted by benchmarks/calibrate.py on two threads, float32; only their proportions matter.
 CPU_COSTS = {
-    ("cover", True): Costs(Rate(523, 0.0017), Rate(7.2, 6.8e-06), Rate(0.46, 3.4e-05)),
-    ("cover", False): Costs(Rate(195, 0.00031), Rate(1.9, 1.1e-05), Rate(0.1, 1e-05)),
-    ("hoisted", True): Costs(Rate(578, 0.0016), Rate(50, 0.00011), Rate(1.8, 3.9e-05)),
-    ("hoisted", False): Costs(Rate(181, 0.00023), Rate(16, 7.3e-05), Rate(0.29, 1.8e-05)),
+    ("cover", True): Costs(Rate(484, 0.0029), Rate(9, 2e-05), Rate(0.96, 3.3e-05)),
+    ("cover", False): Costs(Rate(217, 0.00019), Rate(4.7, 3.9e-06), Rate(0.2, 1.1e-05)),
+    ("hoisted", True): Costs(Rate(627, 0.001), Rate(32, 0.00012), Rate(0.55, 4.3e-05)),
+    ("hoisted", False): Costs(Rate(189, 0.00094), Rate(16, 5.8e-05), Rate(0.72, 2.2e-05)),
 }
 
 
@@ -60,7 +60,7 @@ def choose(mode: str, layout: Layout, data: Tensor, w_hh: Tensor, projected: boo
     if mode != "LSTM" or not fused:
         return "hoisted"
     dense, loop = cover_cost(data, w_hh), _cost("hoisted", data, w_hh)
-    covered = layout.kept(("price", dense), lambda: price(layout, dense))
+    covered = price(layout, dense)
     looped = loop.call + layout.num_steps * loop.step + len(data) * loop.cell
     return "cover" if covered < looped else "hoisted"
 

@@ -20,14 +20,28 @@ def test_the_example_runs():
     assert names["h_n"].shape == (1, 3, 16)
 
 
-def test_ratios_are_those_of_the_committed_results():
-    summary = json.loads((ROOT / "benchmarks/results/moves.json").read_text())["summary"]
+def results(name):
+    return json.loads((ROOT / f"benchmarks/results/{name}.json").read_text())["summary"]
+
+
+def test_ratios_of_the_moves_are_those_of_the_committed_results():
+    summary = results("moves")
     said = re.search(r"torch takes \*\*([\d.]+)\*\* times .* forward and \*\*([\d.]+)\*\* times",
                      README)
     worst = re.search(r"the worst case is ([\d.]+) forward", README)
-    assert [float(said[1]), float(said[2]), float(worst[1])] == [
-        round(summary["geometric_mean_forward"], 1),
-        round(summary["geometric_mean_forward_backward"], 1), summary["worst_forward"]]
+    assert [said[1], said[2], worst[1]] == [
+        f"{summary['geometric_mean_forward']:.1f}",
+        f"{summary['geometric_mean_forward_backward']:.1f}", str(summary["worst_forward"])]
+
+
+def test_ratios_of_the_layers_are_those_of_the_committed_results():
+    summary = results("layers")
+    sentence = README[README.index("A training step of"):README.index("Nothing has been measured")]
+    means = [f"{summary[f'{layer} training step {key} geometric_mean']:.1f}"
+             for key in ("over_packed", "over_better") for layer in ("LSTM", "GRU", "RNN")]
+    worst = [str(summary[f"LSTM {task} over_better worst"])
+             for task in ("training step", "inference")]
+    assert re.findall(r"\d+\.\d+", sentence) == means + worst
 
 
 @pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)#]+)\)", README))))
