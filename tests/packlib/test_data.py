@@ -179,7 +179,7 @@ def test_batches_are_pinned_field_by_field(collate, monkeypatch):
     """What DataLoader's pin_memory does to a batch; without a GPU, a clone stands for the copy."""
     pinned = []
 
-    def clone(tensor):
+    def clone(tensor, device=None):  # torch 2.6 names the device
         pinned.append(tensor)
         return tensor.clone()
 

