@@ -1,4 +1,4 @@
-"""``RNN``, ``GRU`` and ``LSTM``: torch's modules, with packed input run by ``packlib.cells``.
+"""``RNN``, ``GRU`` and ``LSTM``: torch's modules, with packed input run by packlib's own routes.
 
 Arguments, weights and ``state_dict`` are torch's, since they share its base class, and so is the
 path of a plain tensor. Packed input is checked, goes over its steps by the fastest route that can
