@@ -33,7 +33,7 @@ def conjugate(counts: Ints) -> Ints:
     """
     if len(counts) == 0:
         return np.zeros(0, dtype=np.int64)
-    ended = np.cumsum(np.bincount(counts))
+    ended = np.bincount(counts).cumsum()
     return len(counts) - ended[:-1]
 
 
@@ -141,12 +141,12 @@ class Layout:
     @cached_property
     def offsets(self) -> Ints:
         """First row of each step ``(T,)``."""
-        return np.cumsum(self.batch_sizes) - self.batch_sizes
+        return self.batch_sizes.cumsum() - self.batch_sizes
 
     @cached_property
     def starts(self) -> Ints:
         """First row of each sequence when they are laid end to end ``(B,)``."""
-        return np.cumsum(self.lengths) - self.lengths
+        return self.lengths.cumsum() - self.lengths
 
     @cached_property
     def step(self) -> Ints:
@@ -156,12 +156,22 @@ class Layout:
     @cached_property
     def rank(self) -> Ints:
         """Place of each packed row's sequence, longest first ``(N,)``."""
-        first = np.repeat(self.offsets, self.batch_sizes)
-        return np.arange(len(first)) - first
+        rank = self.offsets.repeat(self.batch_sizes)
+        return np.subtract(np.arange(len(rank)), rank, out=rank)  # no fresh memory: it is slow
+
+    def by_rank(self, values: Ints) -> Ints:
+        """Values ``(B,)`` in the user's order, longest sequence first."""
+        return values if self.order is None else values.take(self.order)
 
     def by_sequence(self, values: Ints) -> Ints:
         """For each packed row, the value of its sequence; values ``(B,)`` in the user's order."""
-        return (values if self.order is None else values[self.order])[self.rank]
+        return self.by_rank(values).take(self.rank)
+
+    def _places(self, first: Ints, stride: int = 1) -> Ints:
+        """For each packed row, ``first`` of its rank ``(B,)``, and ``stride`` more for each step."""
+        places = first.take(self.rank)
+        places += np.arange(0, self.num_steps * stride, stride).repeat(self.batch_sizes)
+        return places
 
     @property
     def sequence(self) -> Ints:
@@ -196,13 +206,13 @@ class Layout:
         """Each packed row in a flat grid, (B, total) if ``batch_first``, else (total, B)."""
         def make() -> Ints:
             first, stride = self._grid(total, batch_first, padding_side)
-            return self.by_sequence(first) + self.step * stride
+            return self._places(self.by_rank(first), stride)
 
         return self._rows(("padded", total, batch_first, padding_side, device), make)
 
     def listed(self, device: torch.device) -> Tensor:
         """Each packed row among the sequences laid end to end, in the user's order ``(N,)``."""
-        return self._rows(("listed", device), lambda: self.by_sequence(self.starts) + self.step)
+        return self._rows(("listed", device), lambda: self._places(self.by_rank(self.starts)))
 
     def filled(self, total: int, batch_first: bool, device: torch.device,
                padding_side: str = "right") -> Tensor:

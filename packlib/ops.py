@@ -3,41 +3,107 @@
 Each is one gather or one scatter, whatever the number of steps or of distinct lengths, and each is
 the other's derivative, so gradients of any order cost the same again and never grow with the square
 of ``T``. Being operators they compile and export: torch need not look inside.
+
+An operator written in Python costs some 20 microseconds more than one of torch. Where no derivative
+is asked for and no compiler looks on, its body is called directly.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.types import Number
+
+# Bytes from which on numpy asks for large pages. Results of that size often lie in fresh memory,
+# which the operating system has to fill in page by page; that takes longer than the move itself.
+LARGE = 2**22
 
 
 def take(grid: Tensor, rows: Tensor) -> Tensor:
     """Rows of a flat grid: grid (cells, *), rows (N,) -> data (N, *). No row is asked for twice."""
-    return _gather(grid, rows) if _transformed() else take_op(grid, rows)
+    if _transformed():
+        return grid.index_select(0, rows)
+    return _gather(grid, rows) if _untracked(grid) else take_op(grid, rows)
 
 
 def put(data: Tensor, rows: Tensor, cells: int, value: Any = 0) -> Tensor:
     """A flat grid that holds data (N, *) in rows (N,), and ``value`` elsewhere: (cells, *)."""
-    move = _scatter if _transformed() else put_op
+    if _transformed():
+        return data.new_full((cells, *data.shape[1:]), value).index_put_((rows,), data)
+    move = _scatter if _untracked(data) else put_op
     return move(data, rows, cells, value)
 
 
 def _transformed() -> bool:
-    """Inside torch.func's transforms, which know torch's own operators better than new ones."""
-    return torch._C._are_functorch_transforms_active()
+    """Inside torch.func's transforms and forward mode, which know torch's own operators only."""
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+
+
+def _untracked(tensor: Tensor) -> bool:
+    """Nobody asks for a derivative, and nobody watches the operators."""
+    return (not (tensor.requires_grad and torch.is_grad_enabled())
+            and type(tensor) in (Tensor, torch.nn.Parameter)
+            and not torch.compiler.is_compiling() and not torch._C._len_torch_dispatch_stack())
 
 
 def _gather(grid: Tensor, rows: Tensor) -> Tensor:
-    return grid.index_select(0, rows)
+    shape = (len(rows), *grid.shape[1:])
+    if not _large(grid, shape):
+        return grid.index_select(0, rows)
+    return torch.index_select(grid, 0, rows, out=_fresh(grid, shape, np.empty))
 
 
 def _scatter(data: Tensor, rows: Tensor, cells: int, value: Number = 0) -> Tensor:
     shape = (cells, *data.shape[1:])
-    grid = data.new_empty(shape) if cells == len(rows) else data.new_full(shape, value)
-    return grid.index_put_((rows,), data)
+    if _large(data, shape):
+        grid = _fresh(data, shape, np.empty if cells == len(rows) or value else np.zeros)
+        if value:
+            grid.fill_(value)
+    else:
+        grid = data.new_empty(shape) if cells == len(rows) else data.new_full(shape, value)
+    to, source = _wide(grid, data)
+    to.index_put_((rows,), source)
+    return grid
+
+
+def joined(pieces: Sequence[Tensor]) -> Tensor:
+    """The pieces (n, *) one after the other."""
+    shape = (sum(len(piece) for piece in pieces), *pieces[0].shape[1:])
+    if _large(pieces[0], shape) and all(map(_untracked, pieces)) and not _transformed():
+        return torch.cat(tuple(pieces), out=_fresh(pieces[0], shape, np.empty))
+    return torch.cat(tuple(pieces))
+
+
+def _wide(grid: Tensor, data: Tensor) -> tuple[Tensor, Tensor]:
+    """Both with rows of 16-byte words if they can be: torch's scatter copies word by word."""
+    if not (_in_words(data) and _in_words(grid)):
+        return grid, data
+    return grid.flatten(1).view(torch.complex128), data.flatten(1).view(torch.complex128)
+
+
+def _in_words(tensor: Tensor) -> bool:
+    size = tensor.element_size()
+    row = math.prod(tensor.shape[1:]) * size
+    return (row > 0 and row % 16 == 0 and tensor.is_contiguous() and tensor.data_ptr() % 16 == 0
+            and tensor.storage_offset() * size % 16 == 0 and tensor.dtype != torch.complex128
+            and not tensor.is_conj() and not tensor.is_neg())
+
+
+def _large(like: Tensor, shape: tuple[int, ...]) -> bool:
+    return like.is_cpu and math.prod(shape) * like.element_size() >= LARGE
+
+
+def _fresh(like: Tensor, shape: tuple[int, ...], make: Callable[..., Any]) -> Tensor:
+    """A tensor on the CPU in numpy's memory; of ``np.zeros``, what is never written costs nothing.
+    """
+    memory = torch.from_numpy(make(math.prod(shape) * like.element_size(), dtype=np.uint8))
+    return torch.empty(0, dtype=like.dtype).set_(memory.untyped_storage(), 0, shape)
 
 
 take_op = torch.library.custom_op("packlib::take", _gather, mutates_args=())
@@ -82,22 +148,8 @@ def split(data: Tensor, lengths: list[int]) -> list[Tensor]:
     """Consecutive pieces of ``data`` (N, *), one of each length; their gradients join in one cat.
 
     ``Tensor.split`` gives views that may not be changed in place, and slices have a backward that
-    is quadratic in the number of pieces.
+    is quadratic in the number of pieces. ``data`` must be nobody else's.
     """
-    return list(_Split.apply(data, lengths))
-
-
-class _Split(torch.autograd.Function):
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(data: Tensor, lengths: list[int]) -> tuple[Tensor, ...]:
-        return tuple(piece.data for piece in data.split(lengths))  # .data: no longer a view
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
-        return torch.cat(grads), None
+    if _transformed():
+        return list(data.split(lengths))
+    return list(data.unsafe_split_with_sizes(lengths))

@@ -9,7 +9,7 @@ from torch.nn.utils import rnn as torch_rnn
 
 from packlib import traced
 from packlib.layout import check_lengths
-from packlib.ops import put, split, take
+from packlib.ops import joined, put, split, take
 from packlib.padding import (
     check_bool,
     check_grid,
@@ -111,7 +111,7 @@ def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True) -> Packe
     """
     made = check_sequences(sequences, "pack_sequence")
     layout = plan(np.array([len(s) for s in made], dtype=np.int64), enforce_sorted)
-    flat = torch.cat(made)
+    flat = joined(made)
     return PackedSequence.from_layout(take(flat, layout.listed(flat.device)), layout)
 
 

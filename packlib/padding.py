@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from packlib.layout import Ints, Layout, check_lengths, refuse_tracing
-from packlib.ops import put, split, take
+from packlib.ops import joined, put, split, take
 
 
 def pad_sequence(sequences: Tensor | list[Tensor], batch_first: bool = False,
@@ -38,7 +38,7 @@ def pad_sequence(sequences: Tensor | list[Tensor], batch_first: bool = False,
     lengths = np.array([len(s) for s in sequences], dtype=np.int64)
     layout = Layout.from_lengths(lengths)
     total, size = layout.num_steps, len(sequences)
-    flat = torch.cat(sequences)
+    flat = joined(sequences)
     rows = layout.filled(total, batch_first, flat.device, padding_side)
     grid = put(flat, rows, size * total, padding_value)
     shape = (size, total) if batch_first else (total, size)
@@ -198,8 +198,10 @@ def flat_grid(grid: Tensor, batch_first: bool) -> tuple[Tensor, bool]:
 
 
 def check_fit(lengths: Ints, total: int, shape: Sequence[int], batch_first: bool) -> None:
-    if len(lengths) and lengths.max() > total:
-        i = int(lengths.argmax())
+    if not len(lengths):
+        return
+    i = lengths.argmax()
+    if lengths[i] > total:
         raise ValueError(f"lengths[{i}]={lengths[i]}, but the input has only T={total} steps "
                          f"(shape {tuple(shape)}, batch_first={batch_first})"
                          + other_layout(shape, len(lengths), batch_first))

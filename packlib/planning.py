@@ -15,8 +15,8 @@ def plan(lengths: Ints, enforce_sorted: bool) -> Layout:
     """The layout of sequences of these lengths (B,), each at least 1."""
     if not isinstance(enforce_sorted, int):  # torch takes 0 and 1 as well
         check_bool("enforce_sorted", enforce_sorted)
-    if (lengths < 1).any():
-        i = int(lengths.argmin())
+    i = lengths.argmin() if len(lengths) else 0
+    if len(lengths) and lengths[i] < 1:
         raise RuntimeError("Length of all samples has to be greater than 0, but found an element "
                            f"in 'lengths' that is <= 0: lengths[{i}]={lengths[i]}")
     if not enforce_sorted:
