@@ -158,12 +158,11 @@ def from_list(sequences: list[Tensor], layout: Layout) -> Tensor:
     pieces = [s.contiguous() for s in sequences]
     steps, rows = _size(layout, (packed,))
     data = pieces[0].new_empty(rows, *pieces[0].shape[1:])
-    base = next(piece for piece in pieces if len(piece))  # an empty one has no address
-    addresses = np.array([piece.data_ptr() or base.data_ptr() for piece in pieces])
+    addresses = np.array([piece.data_ptr() for piece in pieces])
     common = math.gcd(_common(data), int(np.gcd.reduce(addresses)))
-    here = listed(layout, (addresses - base.data_ptr()) // math.gcd(common, 8))
+    here = listed(layout, (addresses - addresses[0]) // math.gcd(common, 8))
     moves = _table(layout, packed(layout), here, data.device)  # not kept: addresses change
-    _launch(data, base, moves, layout.num_sequences, steps, common, apart=True)
+    _launch(data, pieces[0], moves, layout.num_sequences, steps, common, apart=True)
     return data
 
 
