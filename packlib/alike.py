@@ -43,8 +43,8 @@ def _difference(one: Layout, other: Layout) -> str | None:
         hint = (". The lengths are the same in another order: give both lists in one order"
                 if np.array_equal(one.batch_sizes, other.batch_sizes) else "")
         return f"sequence {i} has {one.lengths[i]} steps and {other.lengths[i]}{hint}"
-    ranks = np.arange(one.num_sequences)
-    order, other_order = (ranks if x.order is None else x.order for x in (one, other))
+    ranks = np.arange(one.batch_sizes[0])
+    order, other_order = (ranks if x.started is None else x.started for x in (one, other))
     if not np.array_equal(order, other_order):
         return ("lengths agree, but sequences of one length stand in another order "
                 "(sorted_indices): pack both in the same way")

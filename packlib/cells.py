@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from packlib.layout import Layout
-from packlib.sequence import PackedSequence, layout_of
+from packlib.sequence import PackedSequence, layout_of, whole_order
 
 State = Tensor | tuple[Tensor, ...]
 
@@ -114,7 +114,8 @@ def run_packed(cell: Callable[[Tensor, Any], Any], packed: PackedSequence,
 
     Raises:
         TypeError: the state is neither a tensor nor a tuple of tensors.
-        ValueError: the state does not have B rows.
+        ValueError: the state does not have B rows, or is None where a sequence is empty: then it
+            is its last state too.
 
     >>> from packlib import pack_sequence
     >>> p = pack_sequence([torch.tensor([1., 2.]), torch.tensor([3., 4., 5.])],
@@ -127,8 +128,13 @@ def run_packed(cell: Callable[[Tensor, Any], Any], packed: PackedSequence,
     many = isinstance(state, (tuple, list))
     states = () if state is None else tuple(state) if many else (state,)
     _check_states(states, layout.num_sequences)
-    if packed.sorted_indices is not None:
-        states = tuple(s.index_select(0, packed.sorted_indices) for s in states)
+    if layout.num_empty and not states:
+        i = layout.lengths.argmin()
+        raise ValueError(f"state must be given, since sequence {i} is empty: its first state is "
+                         "its last, and the cell will not be asked for it")
+    order = whole_order(packed)
+    if order is not None:
+        states = tuple(s.index_select(0, order) for s in states)
 
     def step(x: Tensor, states: tuple[Tensor, ...] | None) -> tuple[Tensor, ...]:
         nonlocal many

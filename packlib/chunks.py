@@ -57,7 +57,8 @@ def run_chunks(layer: Callable[[PackedSequence, Any], tuple[Any, Any]],
     Args:
         layer: ``layer(piece, state) -> (output, state)``: ``nn.LSTM``, ``packlib.GRU``, or
             ``functools.partial(run_packed, cell)`` with ``batch_dim=0``.
-        state: the first states, a tensor or a tuple of them; None leaves them to the layer.
+        state: the first states, a tensor or a tuple of them; None leaves them to the layer. They
+            must be given if a sequence is empty, since such a one is in no piece.
         batch_dim: the dimension of the states that counts the sequences, B long.
 
     Yields:
@@ -65,8 +66,9 @@ def run_chunks(layer: Callable[[PackedSequence, Any], tuple[Any, Any]],
         have ended keep their last. The last ones are those of the whole run.
 
     Raises:
-        ValueError: ``steps`` is below 1, a state is not B long in ``batch_dim``, or the layer has a
-            backward direction, which would begin at the end of each piece.
+        ValueError: ``steps`` is below 1, a state is not B long in ``batch_dim``, there is none for
+            an empty sequence, or the layer has a backward direction, which would begin at the end
+            of each piece.
         TypeError: ``steps`` is not an integer, or a state is not a tensor or a tuple of them.
 
     >>> from packlib import pack_sequence
@@ -79,7 +81,11 @@ def run_chunks(layer: Callable[[PackedSequence, Any], tuple[Any, Any]],
     if getattr(layer, "bidirectional", False):
         raise ValueError("a bidirectional layer cannot run in chunks: its backward direction "
                          "begins at the end of each sequence")
-    pieces, size = _pieces(packed, steps), layout_of(packed).num_sequences
+    pieces, layout = _pieces(packed, steps), layout_of(packed)
+    size = layout.num_sequences
+    if layout.num_empty and state is None:
+        raise ValueError(f"state must be given, since sequence {layout.lengths.argmin()} is empty: "
+                         "its first state is its last, and the layer does not see it")
     if state is not None:
         _check_states(state, size, batch_dim)
     return _run(layer, pieces, size, state, batch_dim)
@@ -133,15 +139,12 @@ def _pieces(packed: torch_rnn.PackedSequence,
         raise ValueError(f"steps must be at least 1, got {steps}")
     first = np.arange(0, layout.num_steps, steps)
     rows = np.add.reduceat(layout.batch_sizes, first).tolist()
-    return (_piece(layout, layout.batch_sizes[t:t + steps], data)
-            for t, data in zip(first, packed.data.split(rows), strict=True))
+    return (_piece(layout, *layout.part(t, t + steps), data)
+            for t, data in zip(first.tolist(), packed.data.split(rows), strict=True))
 
 
-def _piece(layout: Layout, sizes: Ints, data: Tensor) -> tuple[PackedSequence, Tensor | None]:
-    longest = slice(None, sizes[0])  # the shortest sequences have ended
-    order = np.arange(sizes[0]) if layout.order is None else layout.order[longest]
-    running = np.sort(order)
-    new_order = None if layout.order is None else np.searchsorted(running, order)
-    piece = PackedSequence.from_layout(data, Layout.from_batch_sizes(sizes.copy(), new_order))
-    everyone = len(running) == layout.num_sequences
-    return piece, None if everyone else torch.from_numpy(running).to(data.device)
+def _piece(whole: Layout, layout: Layout, running: Ints,
+           data: Tensor) -> tuple[PackedSequence, Tensor | None]:
+    everyone = len(running) == whole.num_sequences
+    return (PackedSequence.from_layout(data, layout),
+            None if everyone else torch.from_numpy(running).to(data.device))

@@ -108,6 +108,9 @@ def lstm(layout: Layout, cost: Cost, data: Tensor, h0: Tensor, c0: Tensor, w_ih:
     if any(r.inner for r in rectangles):
         braked = torch.cat([w_ih, _brake([w_ih, *rest])], 1)
     outputs, ended, h, c = [], [], h0, c0
+    if rectangles[0].size < len(h0):  # the sequences without a step
+        (h, *h_ended), (c, *c_ended) = (s.tensor_split([rectangles[0].size]) for s in (h0, c0))
+        ended.append((*h_ended, *c_ended))
     for r, rows in zip(rectangles, data.split([r.count for r in rectangles]), strict=True):
         if r.inner is None:
             x = rows.view(r.steps, r.size, -1)

@@ -38,8 +38,8 @@ class Padded(NamedTuple):
     mask: Tensor
 
 
-def collate_packed(batch: Sequence[Any], *, fixed: Names = (),
-                   own_lengths: Names = ()) -> Any:
+def collate_packed(batch: Sequence[Any], *, fixed: Names = (), own_lengths: Names = (),
+                   allow_empty: bool = False) -> Any:
     """Make a batch of items that hold sequences (L_i, *), and pack the sequences.
 
     An item is one sequence, or a tuple or a dict of fields; the batch has the same form. A field of
@@ -54,17 +54,19 @@ def collate_packed(batch: Sequence[Any], *, fixed: Names = (),
             are stacked to (B, *) instead of packed.
         own_lengths: names of fields whose sequences have lengths of their own, for instance the
             target of a translation. They share the layout only where all their lengths are equal.
+        allow_empty: True packs sequences without steps too, as ``pack_sequence`` does.
 
     Raises:
         TypeError: a value is not a tensor, number or string, or is of another dtype than the first.
         ValueError: shapes, devices, fields or lengths do not fit, or a sequence has no steps.
+        RuntimeError: all sequences of a field have no steps.
 
     >>> batch = [(torch.tensor([1, 2]), 0), (torch.tensor([3, 4, 5, 6, 7]), 1)]
     >>> packed, labels = collate_packed(batch)
     >>> packed.data, packed.lengths, labels
     (tensor([3, 1, 4, 2, 5, 6, 7]), tensor([2, 5]), tensor([0, 1]))
     """
-    return _collate(batch, fixed, own_lengths, partial(_pack, {}))
+    return _collate(batch, fixed, own_lengths, partial(_pack, {}, allow_empty))
 
 
 def collate_padded(batch: Sequence[Any], *, padding_value: float | Mapping[Name, float] = 0.0,
@@ -90,14 +92,14 @@ def collate_padded(batch: Sequence[Any], *, padding_value: float | Mapping[Name,
     return _collate(batch, fixed, own_lengths, partial(_pad, padding_value), given)
 
 
-def _pack(packed: dict[Any, PackedSequence], column: Column,
+def _pack(packed: dict[Any, PackedSequence], allow_empty: bool, column: Column,
           sequences: list[Tensor]) -> PackedSequence:
     """Pack a field; ``packed`` holds the first field of each layout, for the others to share it."""
     lengths = [len(s) for s in sequences]
-    if 0 in lengths:
-        raise ValueError(f"{column.at(lengths.index(0))} has no steps: leave such items out, or "
-                         "use collate_padded")
-    made = pack_sequence(sequences, enforce_sorted=False)
+    if 0 in lengths and not allow_empty:
+        raise ValueError(f"{column.at(lengths.index(0))} has no steps: leave such items out, set "
+                         "allow_empty=True, or use collate_padded")
+    made = pack_sequence(sequences, enforce_sorted=False, allow_empty=allow_empty)
     return packed.setdefault(tuple(lengths), made).with_data(made.data)
 
 

@@ -6,8 +6,9 @@ factors of all rows are made at once, and a step is left with a few products and
 weights' gradients are one GEMM each, after the loop. All of it is linear in ``T``; torch's packed
 backward grows with its square.
 
-Rows are in sorted order here: one direction of one layer, states longest sequence first. These are
-the loops; ``packlib.layer_ops`` makes operators of them.
+Rows are in sorted order here: one direction of one layer, states longest sequence first. A state
+whose sequence has ended is set aside, and one that has no step is set aside at once. These are the
+loops; ``packlib.layer_ops`` makes operators of them.
 """
 
 from __future__ import annotations
@@ -147,7 +148,7 @@ def lstm_backward(layout: Layout, d_output: Tensor, d_h: Tensor, d_c: Tensor, ga
 
 def before(layout: Layout, first: Tensor, rows: Tensor) -> Tensor:
     """For each row, the row of the step before; at step 0 the first state."""
-    return torch.cat([first, take(rows, layout.before(rows.device))])
+    return torch.cat([first[:layout.sizes[0]], take(rows, layout.before(rows.device))])
 
 
 def swap(weight: Tensor) -> Tensor:

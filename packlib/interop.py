@@ -14,12 +14,13 @@ from torch.nn.utils import rnn as torch_rnn
 from packlib.layout import Ints, Layout, check_lengths
 from packlib.ops import put, take
 from packlib.packing import pack_padded_sequence
-from packlib.padding import check_padding_side, lengths_to_mask, mask_to_lengths
+from packlib.padding import check_bool, check_padding_side, lengths_to_mask, mask_to_lengths
 from packlib.planning import plan
 from packlib.sequence import PackedSequence, layout_of
 
 
-def packed_from_mask(x: Tensor, mask: Tensor, *, padding_side: str = "right") -> PackedSequence:
+def packed_from_mask(x: Tensor, mask: Tensor, *, padding_side: str = "right",
+                     allow_empty: bool = False) -> PackedSequence:
     """Pack a grid x (B, T, *) by its mask (B, T), bool, True on the real steps.
 
     Law: sequence ``i`` is ``x[i][mask[i]]``. (Attention's ``key_padding_mask`` is True on the
@@ -28,7 +29,7 @@ def packed_from_mask(x: Tensor, mask: Tensor, *, padding_side: str = "right") ->
     Raises:
         TypeError: the mask is not bool, or ``x`` is not a tensor.
         ValueError: the shapes do not fit, or real steps stand on the padding's side.
-        RuntimeError: a row has no real step.
+        RuntimeError: a row has no real step, unless ``allow_empty``; or no row has one.
 
     >>> x = torch.tensor([[1, 2, 0, 0], [3, 4, 5, 6], [7, 0, 0, 0]])
     >>> packed_from_mask(x, x > 0).data
@@ -45,7 +46,7 @@ def packed_from_mask(x: Tensor, mask: Tensor, *, padding_side: str = "right") ->
                          f"(B, T), got {tuple(x.shape)}"
                          + ("; x.transpose(0, 1) has them" if x.shape[:2] == mask.T.shape else ""))
     return pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False,
-                                padding_side=padding_side)
+                                padding_side=padding_side, allow_empty=allow_empty)
 
 
 def mask_from_packed(packed: torch_rnn.PackedSequence, total_length: int | None = None) -> Tensor:
@@ -86,7 +87,8 @@ def to_cu_seqlens(packed: torch_rnn.PackedSequence) -> tuple[Tensor, Tensor, int
     return rows, _offsets(layout, data.device).int(), layout.num_steps
 
 
-def from_cu_seqlens(data: Tensor, cu_seqlens: Tensor | list[int]) -> PackedSequence:
+def from_cu_seqlens(data: Tensor, cu_seqlens: Tensor | list[int], *,
+                    allow_empty: bool = False) -> PackedSequence:
     """Pack sequences that lie end to end: data (N, *), ``cu_seqlens`` (B + 1,) from 0 to N.
 
     Law: undoes ``to_cu_seqlens``. Offsets on a GPU are copied to the host once.
@@ -94,7 +96,7 @@ def from_cu_seqlens(data: Tensor, cu_seqlens: Tensor | list[int]) -> PackedSeque
     Raises:
         TypeError: ``data`` is not a tensor, or the offsets are not integers.
         ValueError: the offsets do not run from 0 to N.
-        RuntimeError: a sequence is empty.
+        RuntimeError: a sequence is empty, unless ``allow_empty``; or all are.
 
     >>> from_cu_seqlens(torch.tensor([1, 2, 3, 4, 5, 6, 7]), [0, 2, 7]).data
     tensor([3, 1, 4, 2, 5, 6, 7])
@@ -108,7 +110,7 @@ def from_cu_seqlens(data: Tensor, cu_seqlens: Tensor | list[int]) -> PackedSeque
                 else "")
         raise ValueError(f"cu_seqlens must run from 0 up to {rows}, the rows of data, got "
                          f"{offsets[:8].tolist()}{hint}")
-    return _pack(data, offsets[:-1], np.diff(offsets))
+    return _pack(data, offsets[:-1], np.diff(offsets), allow_empty)
 
 
 def to_nested(packed: torch_rnn.PackedSequence) -> Tensor:
@@ -129,7 +131,7 @@ def to_nested(packed: torch_rnn.PackedSequence) -> Tensor:
         max_seqlen=layout.num_steps)
 
 
-def from_nested(nested: Tensor) -> PackedSequence:
+def from_nested(nested: Tensor, *, allow_empty: bool = False) -> PackedSequence:
     """Pack a nested tensor (B, j, *) of jagged layout; one with holes (``narrow``) too.
 
     Law: undoes ``to_nested``. Offsets on a GPU are copied to the host once.
@@ -137,7 +139,7 @@ def from_nested(nested: Tensor) -> PackedSequence:
     Raises:
         TypeError: it is not a nested tensor of jagged layout.
         ValueError: its jagged dimension is not the second.
-        RuntimeError: a sequence is empty.
+        RuntimeError: a sequence is empty, unless ``allow_empty``; or all are.
 
     >>> nested = torch.nested.as_nested_tensor([torch.tensor([1, 2]), torch.tensor([3, 4, 5])],
     ...                                        layout=torch.jagged)
@@ -154,12 +156,13 @@ def from_nested(nested: Tensor) -> PackedSequence:
     offsets = check_lengths(nested.offsets(), "offsets")
     lengths = nested.lengths()
     counts = np.diff(offsets) if lengths is None else check_lengths(lengths)
-    return _pack(nested.values(), offsets[:-1], counts)
+    return _pack(nested.values(), offsets[:-1], counts, allow_empty)
 
 
-def _pack(data: Tensor, starts: Ints, lengths: Ints) -> PackedSequence:
+def _pack(data: Tensor, starts: Ints, lengths: Ints, allow_empty: bool) -> PackedSequence:
     """Pack the sequences that begin at these rows of data (N or more, *)."""
-    layout = plan(lengths, enforce_sorted=False)
+    check_bool("allow_empty", allow_empty)
+    layout = plan(lengths, enforce_sorted=False, allow_empty=allow_empty)
     rows = torch.from_numpy(starts[layout.sequence] + layout.step).to(data.device)
     return PackedSequence.from_layout(take(data, rows), layout)
 

@@ -94,6 +94,9 @@ class Layout:
     ``lengths`` ``(B,)`` and ``order`` ``(B,)`` are in the user's order: ``order[j]`` is the user's
     number of the j-th longest sequence, or None when the batch came sorted. ``batch_sizes``
     ``(T,)``. Row ``offsets[t] + j`` of the data is step ``t`` of the j-th longest sequence.
+
+    Packed data may come with empty sequences, of length 0: they have no rows, stand last in the
+    order, and are not counted by ``batch_sizes[0]``. Then there is an order, even if it is 0 to B.
     """
 
     lengths: Ints
@@ -109,7 +112,8 @@ class Layout:
     def from_batch_sizes(cls, batch_sizes: Ints, order: Ints | None = None) -> Layout:
         lengths = conjugate(batch_sizes)
         if order is not None:
-            lengths = lengths[np.argsort(order)]
+            longest_first, lengths = lengths, np.zeros_like(order)  # the last ones may be empty
+            lengths[order[:len(longest_first)]] = longest_first
         return cls(lengths, batch_sizes, order)
 
     @property
@@ -119,6 +123,32 @@ class Layout:
     @property
     def num_steps(self) -> int:
         return len(self.batch_sizes)
+
+    @property
+    def num_empty(self) -> int:
+        """How many sequences have no step."""
+        return len(self.lengths) - int(self.batch_sizes[0])
+
+    @property
+    def started(self) -> Ints | None:
+        """``order`` without the empty sequences: one for each of ``batch_sizes[0]``."""
+        return None if self.order is None else self.order[:self.batch_sizes[0]]
+
+    @cached_property
+    def without_empty(self) -> tuple[Layout, Ints]:
+        """The same rows with the empty sequences left out, and the user's numbers of the others."""
+        return self.part(0, self.num_steps)
+
+    def part(self, first: int, stop: int) -> tuple[Layout, Ints]:
+        """The layout of steps ``first`` to ``stop``, and the user's numbers of its sequences.
+
+        Those that have no step there are not in it; the others stay in the user's order.
+        """
+        sizes = self.batch_sizes[first:stop].copy()
+        running = np.arange(sizes[0]) if self.order is None else self.order[:sizes[0]]
+        numbers = np.sort(running)
+        order = None if self.order is None else np.searchsorted(numbers, running)
+        return Layout.from_batch_sizes(sizes, order), numbers
 
     @cached_property
     def num_rows(self) -> int:

@@ -30,8 +30,9 @@ def packed_loss(loss: Callable[..., Tensor], outputs: torch_rnn.PackedSequence,
         loss: a function with torch's arguments, ``loss(input, target, reduction=...)``:
             ``F.mse_loss``, ``F.nll_loss``, ``F.binary_cross_entropy_with_logits``.
         reduction: "mean" is over all real steps, so a long sequence weighs more; "sequence_mean"
-            is over the means of the sequences, so that all weigh the same; "sum"; "none" gives
-            the loss of each step, packed (``packed_sum`` of it is the loss of each sequence).
+            is over the means of the sequences, so that all weigh the same, but for empty ones,
+            which have none and take no part; "sum"; "none" gives the loss of each step, packed
+            (``packed_sum`` of it is the loss of each sequence).
         options: passed on to ``loss``.
 
     Law: "mean" and "sum" equal the loss of a padded grid's real steps; "sequence_mean" equals the
@@ -57,6 +58,7 @@ def packed_loss(loss: Callable[..., Tensor], outputs: torch_rnn.PackedSequence,
     each = PackedSequence.like(outputs, losses)
     if reduction == "none":
         return each
+    each = each.without_empty()
     if loss in CLASS_LOSSES and not targets.data.is_floating_point():
         shares = each.with_data(_shares(losses, targets.data, **options))
         return _mean_of_weighted_means(each, shares)

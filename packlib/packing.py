@@ -24,8 +24,8 @@ from packlib.sequence import PackedSequence, layout_of
 
 
 def pack_padded_sequence(input: Tensor, lengths: Tensor | list[int], batch_first: bool = False,
-                         enforce_sorted: bool = True, *,
-                         padding_side: str = "right") -> PackedSequence:
+                         enforce_sorted: bool = True, *, padding_side: str = "right",
+                         allow_empty: bool = False) -> PackedSequence:
     """Pack a padded grid (T, B, *), or (B, T, *) if ``batch_first``: the real steps only.
 
     Law: ``data`` runs time step by time step, longest sequence first; what stands in the padding
@@ -36,9 +36,12 @@ def pack_padded_sequence(input: Tensor, lengths: Tensor | list[int], batch_first
         enforce_sorted: True demands lengths that never grow; False sorts, and results come back in
             your order.
         padding_side: the side that the padding is on; torch knows "right" only.
+        allow_empty: True takes lengths of 0 too, as torch does not. Such a sequence is in no row of
+            the data; it keeps its number, and layers of packlib give its first state as its last.
 
     Raises:
-        RuntimeError: lengths that are not 1D, not one a sequence, below 1, or not sorted.
+        RuntimeError: lengths that are not 1D, not one a sequence, below 1 (with ``allow_empty``
+            below 0, or all of them 0), or not sorted.
         TypeError: lengths that are not integers, ``input`` not a tensor.
         ValueError: a length beyond the input's steps.
 
@@ -49,13 +52,14 @@ def pack_padded_sequence(input: Tensor, lengths: Tensor | list[int], batch_first
     """
     check_bool("batch_first", batch_first)
     check_padding_side(padding_side)
+    check_bool("allow_empty", allow_empty)
     size, total = check_grid("input", input, batch_first)
     if torch.compiler.is_compiling():
-        return traced.pack(input, lengths, batch_first, enforce_sorted, padding_side)
+        return traced.pack(input, lengths, batch_first, enforce_sorted, padding_side, allow_empty)
     counts = check_lengths(lengths)
     if input.numel() == 0:
         raise RuntimeError(f"Cannot pack empty tensors. Got input of shape {tuple(input.shape)}")
-    layout = plan_grid(counts, input.shape, batch_first, enforce_sorted)
+    layout = plan_grid(counts, input.shape, batch_first, enforce_sorted, allow_empty)
     flat, batch_first = flat_grid(input, batch_first)
     rows = layout.padded(total, batch_first, flat.device, padding_side)
     return PackedSequence.from_layout(take(flat, rows), layout)
@@ -98,19 +102,24 @@ def pad_packed_sequence(sequence: torch_rnn.PackedSequence, batch_first: bool = 
     return grid.view(*shape, *data.shape[1:]), torch.from_numpy(layout.lengths.copy())
 
 
-def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True) -> PackedSequence:
+def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True, *,
+                  allow_empty: bool = False) -> PackedSequence:
     """Pack a list of sequences (L_i, *), without building a padded grid.
 
     Law: equals ``pack_padded_sequence(pad_sequence(sequences), lengths)``; memory follows the sum
     of lengths. There is no ``batch_first``: a list has no batch dimension.
+
+    ``allow_empty`` takes sequences of shape (0, *) too; ``unpack_sequence`` gives them back.
 
     Raises: as ``pad_sequence`` and ``pack_padded_sequence``.
 
     >>> pack_sequence([torch.tensor([1, 2, 3]), torch.tensor([7])]).data
     tensor([1, 7, 2, 3])
     """
+    check_bool("allow_empty", allow_empty)
     made = check_sequences(sequences, "pack_sequence")
-    layout = plan(np.array([len(s) for s in made], dtype=np.int64), enforce_sorted)
+    lengths = np.array([len(s) for s in made], dtype=np.int64)
+    layout = plan(lengths, enforce_sorted, allow_empty)
     flat = joined(made)
     return PackedSequence.from_layout(take(flat, layout.listed(flat.device)), layout)
 

@@ -11,14 +11,14 @@ from packlib.layout import Ints, Layout, host
 from packlib.padding import check_bool, check_fit, other_layout
 
 
-def plan(lengths: Ints, enforce_sorted: bool) -> Layout:
-    """The layout of sequences of these lengths (B,), each at least 1."""
+def plan(lengths: Ints, enforce_sorted: bool, allow_empty: bool = False) -> Layout:
+    """The layout of sequences of these lengths (B,), each at least 1, or 0 if ``allow_empty``."""
     if not isinstance(enforce_sorted, int):  # torch takes 0 and 1 as well
         check_bool("enforce_sorted", enforce_sorted)
-    i = lengths.argmin() if len(lengths) else 0
-    if len(lengths) and lengths[i] < 1:
-        raise RuntimeError("Length of all samples has to be greater than 0, but found an element "
-                           f"in 'lengths' that is <= 0: lengths[{i}]={lengths[i]}")
+    order = None
+    if len(lengths) and lengths[lengths.argmin()] < 1:
+        _check_empty(lengths, allow_empty)
+        order = np.arange(len(lengths))  # batch_sizes do not say how many are empty; this does
     if not enforce_sorted:
         # torch's own call: its order of ties changes at 17 sequences, and results must be equal
         order = host(torch.sort(torch.from_numpy(lengths), descending=True).indices)
@@ -29,11 +29,23 @@ def plan(lengths: Ints, enforce_sorted: bool) -> Layout:
             "can pass `enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to "
             "sidestep this requirement if you do not need ONNX exportability. Do not sort lengths "
             "alone: the input would keep its old order")
-    return Layout.from_lengths(lengths)
+    return Layout.from_lengths(lengths, order)
 
 
-def plan_grid(lengths: Ints, shape: Sequence[int], batch_first: bool,
-              enforce_sorted: bool) -> Layout:
+def _check_empty(lengths: Ints, allow_empty: bool) -> None:
+    i = int(lengths.argmin())
+    if not allow_empty:
+        raise RuntimeError("Length of all samples has to be greater than 0, but found an element "
+                           f"in 'lengths' that is <= 0: lengths[{i}]={lengths[i]}")
+    if lengths[i] < 0:
+        raise RuntimeError(f"lengths must be at least 0, got lengths[{i}]={lengths[i]}")
+    if not lengths.any():
+        raise RuntimeError(f"all {len(lengths)} sequences are empty, so there is no step to pack: "
+                           "leave such a batch out")
+
+
+def plan_grid(lengths: Ints, shape: Sequence[int], batch_first: bool, enforce_sorted: bool,
+              allow_empty: bool = False) -> Layout:
     """The layout of sequences that lie in a padded grid of this shape."""
     size, total = (shape[0], shape[1]) if batch_first else (shape[1], shape[0])
     if len(lengths) != size:
@@ -41,7 +53,7 @@ def plan_grid(lengths: Ints, shape: Sequence[int], batch_first: bool,
                            f"{len(lengths)} (batch_size={size})"
                            + other_layout(shape, len(lengths), batch_first))
     check_fit(lengths, total, shape, batch_first)  # first, since a plan takes memory for T steps
-    return plan(lengths, enforce_sorted)
+    return plan(lengths, enforce_sorted, allow_empty)
 
 
 def check_total(total: int, longest: int) -> None:

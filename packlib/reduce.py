@@ -27,6 +27,9 @@ def last_step(packed: torch_rnn.PackedSequence) -> Tensor:
     direction that is ``h_n[-1]``. A backward direction ends at step 0 instead: take its half from
     ``last_step(reverse(packed))``, or both halves from ``h_n``.
 
+    Raises:
+        ValueError: a sequence is empty.
+
     >>> from packlib import pack_sequence
     >>> p = pack_sequence([torch.tensor([1, 2]), torch.tensor([3, 4, 5])], enforce_sorted=False)
     >>> last_step(p)
@@ -35,6 +38,7 @@ def last_step(packed: torch_rnn.PackedSequence) -> Tensor:
     layout = layout_of(packed)
 
     def make() -> Ints:
+        _refuse_empty(layout, "last step")
         rank = np.arange(layout.num_sequences) if layout.inverse is None else layout.inverse
         return layout.offsets[layout.lengths - 1] + rank
 
@@ -59,7 +63,7 @@ def packed_sum(packed: torch_rnn.PackedSequence) -> Tensor:
     """The sum of each sequence over its steps: data (N, *) -> (B, *).
 
     Law: row ``i`` is ``packed.sequence(i).sum(0)``, dtype included: integers and bools add up to
-    int64, half precision is added in float32 and rounded once.
+    int64, half precision is added in float32 and rounded once. An empty sequence has the sum 0.
 
     >>> from packlib import pack_sequence
     >>> p = pack_sequence([torch.tensor([1, 2]), torch.tensor([3, 4, 5])], enforce_sorted=False)
@@ -77,6 +81,7 @@ def packed_mean(packed: torch_rnn.PackedSequence) -> Tensor:
 
     Raises:
         TypeError: the data are integers or bools.
+        ValueError: a sequence is empty.
 
     >>> from packlib import pack_sequence
     >>> p = pack_sequence([torch.tensor([1., 2.]), torch.tensor([3., 4., 5.])],
@@ -88,8 +93,13 @@ def packed_mean(packed: torch_rnn.PackedSequence) -> Tensor:
     if not _inexact(data):
         raise TypeError(f"packed_mean wants floating numbers, got {data.dtype}: ids have no mean, "
                         "counts have one after packed.float()")
+
+    def lengths() -> Ints:
+        _refuse_empty(layout, "mean")
+        return layout.lengths
+
+    counts = _near(layout, "lengths", data.device, lengths)
     total = _sum(layout, _wide(data))
-    counts = _near(layout, "lengths", data.device, lambda: layout.lengths)
     return (total / counts.view(-1, *[1] * (data.dim() - 1))).to(data.dtype)
 
 
@@ -100,6 +110,7 @@ def packed_max(packed: torch_rnn.PackedSequence) -> Tensor:
 
     Raises:
         TypeError: the data are complex.
+        ValueError: a sequence is empty.
 
     >>> from packlib import pack_sequence
     >>> p = pack_sequence([torch.tensor([-1., -2.]), torch.tensor([3., 5., 4.])],
@@ -109,7 +120,9 @@ def packed_max(packed: torch_rnn.PackedSequence) -> Tensor:
     """
     if packed.data.is_complex():
         raise TypeError(f"packed_max wants real numbers, got {packed.data.dtype}")
-    return _max(layout_of(packed), packed.data)
+    layout = layout_of(packed)
+    _refuse_empty(layout, "maximum")
+    return _max(layout, packed.data)
 
 
 def packed_softmax(packed: torch_rnn.PackedSequence) -> PackedSequence:
@@ -150,8 +163,9 @@ def packed_attention(query: Tensor, keys: torch_rnn.PackedSequence,
     Returns:
         The attended values, (B, V) or (B, Q, V), and the weights, packed: data (N,) or (N, Q).
 
-    Law: equals ``scaled_dot_product_attention`` on padded keys with the padding masked out. Memory
-    is that of N * Q * max(F, V) numbers: meant for a few queries, as in a decoder's step.
+    Law: equals ``scaled_dot_product_attention`` on padded keys with the padding masked out; as
+    there, the query of an empty sequence gets zeros, the sum of nothing. Memory is that of
+    N * Q * max(F, V) numbers: meant for a few queries, as in a decoder's step.
 
     Raises:
         ValueError: shapes do not fit, or the layouts of keys and values differ.
@@ -175,6 +189,13 @@ def packed_attention(query: Tensor, keys: torch_rnn.PackedSequence,
     if query.dim() == 3:
         return output, weights
     return output[:, 0], weights.map(lambda w: w[:, 0])
+
+
+def _refuse_empty(layout: Layout, what: str) -> None:
+    if layout.num_empty:
+        i = layout.lengths.argmin()
+        raise ValueError(f"sequence {i} is empty, so it has no {what}: leave out such sequences "
+                         "with packed.without_empty(), which keeps those of packed.lengths > 0")
 
 
 def _check_attention(layout: Layout, query: Tensor, keys: Tensor, values: Tensor) -> None:

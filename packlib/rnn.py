@@ -20,7 +20,7 @@ from packlib import cover, layer_ops, traced
 from packlib.cells import gru_layer, lstm_layer, rnn_layer
 from packlib.ops import take
 from packlib.routes import ROUTES, choose, cover_cost
-from packlib.sequence import PackedSequence
+from packlib.sequence import PackedSequence, whole_order
 
 
 class _Packed(torch.nn.RNNBase):
@@ -43,7 +43,8 @@ class _Packed(torch.nn.RNNBase):
 
         Returns:
             Packed outputs (N, directions * H), and the states in the shape of ``hx``. Under
-            autocast they are computed, and given, in autocast's dtype.
+            autocast they are computed, and given, in autocast's dtype. The last states of an empty
+            sequence are its first ones.
 
         Raises:
             RuntimeError: features, hidden sizes or devices do not fit.
@@ -62,9 +63,7 @@ class _Packed(torch.nn.RNNBase):
         self._check_route()  # it may have been set since
         kernel = packed.data.is_cuda and not torch.compiler.is_compiling()  # cuDNN has its own
         if self.route == "torch" or (self.route == "auto" and kernel):
-            given = None if hx is None else states if self.mode == "LSTM" else states[0]
-            output, last = self._torch_forward(packed, given)
-            return packed.with_data(output.data), last
+            return self._run_torch(packed, states, hx is not None)
         kind = packed.device.type
         if torch.is_autocast_enabled(kind):
             dtype = torch.get_autocast_dtype(kind)
@@ -73,14 +72,30 @@ class _Packed(torch.nn.RNNBase):
                                  tuple(s.to(dtype) for s in states))
         return self._run(packed, states)
 
+    def _run_torch(self, packed: PackedSequence, states: tuple[Tensor, ...],
+                   given: bool) -> tuple[Any, Any]:
+        """torch's layer, which knows no empty sequences: they and their states stay aside."""
+        if torch.compiler.is_compiling() or not packed.layout.num_empty:
+            output, last = self._torch_forward(packed, self._as_hx(states) if given else None)
+            return packed.with_data(output.data), last
+        numbers = torch.from_numpy(packed.layout.without_empty[1]).to(packed.device)
+        output, last = self._torch_forward(packed.without_empty(), self._as_hx(
+            tuple(s.index_select(1, numbers) for s in states)))
+        ended = last if self.mode == "LSTM" else (last,)
+        return packed.with_data(output.data), self._as_hx(tuple(
+            s.to(e.dtype).index_copy(1, numbers, e) for s, e in zip(states, ended, strict=True)))
+
+    def _as_hx(self, states: tuple[Tensor, ...]) -> Any:
+        return states if self.mode == "LSTM" else states[0]
+
     def _run(self, packed: PackedSequence, states: tuple[Tensor, ...]) -> tuple[Any, Any]:
-        order, inverse = packed.sorted_indices, packed.unsorted_indices
+        order, inverse = whole_order(packed), packed.unsorted_indices
         if order is not None:
             states = tuple(s.index_select(1, order) for s in states)
         data, last = self._run_layers(packed, states)
         if inverse is not None:
             last = tuple(s.index_select(1, inverse) for s in last)
-        return packed.with_data(data), last if self.mode == "LSTM" else last[0]
+        return packed.with_data(data), self._as_hx(last)
 
     def _run_layers(self, packed: PackedSequence,
                     states: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:

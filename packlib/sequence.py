@@ -41,6 +41,11 @@ class PackedSequence(torch_rnn.PackedSequence):
 
     Law: ``batch_sizes`` never grows, each is at least 1, and they add up to ``len(data)``.
 
+    With empty sequences (``allow_empty=True`` where it is packed) the first of ``batch_sizes`` and
+    ``sorted_indices`` count those that have steps, and ``unsorted_indices`` (B,) counts all: the
+    empty ones have the last places. torch's own functions and layers raise for such a batch, since
+    they know no empty sequence: give them ``without_empty()``.
+
     Raises:
         TypeError, ValueError: a field breaks the law. torch accepts such a batch, and gives wrong
             numbers or kills the process later.
@@ -71,7 +76,7 @@ class PackedSequence(torch_rnn.PackedSequence):
             return None if indices is None else torch.from_numpy(indices).to(data.device)
 
         sizes = torch.from_numpy(layout.batch_sizes)
-        made = cls._made(layout, data, sizes, near(layout.order), near(layout.inverse))
+        made = cls._made(layout, data, sizes, near(layout.started), near(layout.inverse))
         if not sizes.is_inference():  # those do not count their changes
             order, inverse = made.sorted_indices, made.unsorted_indices
             _PLANS[sizes] = _Plan(layout, order, inverse, _versions(sizes, order, inverse))
@@ -116,6 +121,21 @@ class PackedSequence(torch_rnn.PackedSequence):
             raise IndexError(f"sequence {i} of a batch of {self.num_sequences}")
         rows = self.layout.rows_of(i % self.num_sequences)
         return self.data.index_select(0, torch.from_numpy(rows).to(self.device))
+
+    def without_empty(self) -> PackedSequence:
+        """The same data (N, *) as a batch of the sequences that have steps, in the user's order.
+
+        They are those of ``lengths > 0``. A batch without empty sequences is given back as it is.
+
+        >>> from packlib import pack_sequence
+        >>> p = pack_sequence([torch.tensor([1, 2]), torch.tensor([3, 4, 5]), torch.tensor([])
+        ...                    .long()], enforce_sorted=False, allow_empty=True)
+        >>> p.lengths, p.without_empty().lengths
+        (tensor([2, 3, 0]), tensor([2, 3]))
+        """
+        if not self.layout.num_empty:
+            return self
+        return self.from_layout(self.data, self.layout.without_empty[0])
 
     def with_data(self, data: Tensor) -> PackedSequence:
         """The same sequences with other values: ``data`` (N, *) row for row; the order is kept."""
@@ -236,9 +256,25 @@ def layout_of(packed: torch_rnn.PackedSequence) -> Layout:
     if known is not None:
         return known
     _check_fields(*packed)  # torch's own, or ours after _replace, which asks no constructor
-    order = packed.sorted_indices
+    order = whole_order(packed)
     return Layout.from_batch_sizes(host(packed.batch_sizes),
                                    None if order is None else host(order))
+
+
+def whole_order(packed: torch_rnn.PackedSequence) -> Tensor | None:
+    """The user's numbers of all sequences (B,), longest first and empty ones last."""
+    order, inverse = packed.sorted_indices, packed.unsorted_indices
+    if order is None or inverse is None or _as_many(order, inverse):
+        return order
+    return inverse.argsort()
+
+
+def _as_many(one: Tensor, other: Tensor) -> bool:
+    if torch.compiler.is_compiling():  # there the number of sequences with steps has no value yet
+        from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+        return statically_known_true(one.shape[0] == other.shape[0])
+    return len(one) == len(other)
 
 
 def layout_of_sizes(batch_sizes: Tensor) -> Layout:
@@ -254,16 +290,29 @@ def _check_fields(data: Any, batch_sizes: Any, sorted_indices: Any, unsorted_ind
         raise TypeError(f"data must be a Tensor, got {type(data).__name__}")
     _check_batch_sizes(data, batch_sizes)
     size = int(batch_sizes[0])
-    for name, indices in (("sorted_indices", sorted_indices),
-                          ("unsorted_indices", unsorted_indices)):
-        if indices is not None:
-            _check_permutation(name, indices, size)
+    if _with_empty(size, sorted_indices, unsorted_indices):
+        _check_permutation("unsorted_indices", unsorted_indices, len(unsorted_indices))
+    else:
+        for name, indices in (("sorted_indices", sorted_indices),
+                              ("unsorted_indices", unsorted_indices)):
+            if indices is not None:
+                _check_permutation(name, indices, size)
     if sorted_indices is None or unsorted_indices is None:
         return
     if sorted_indices.is_cpu and unsorted_indices.is_cpu and not np.array_equal(
-            host(sorted_indices)[host(unsorted_indices)], np.arange(size)):
+            np.argsort(host(unsorted_indices))[:size], host(sorted_indices)):
         raise ValueError("unsorted_indices must be the inverse of sorted_indices, got "
                          f"{_some(unsorted_indices)} for {_some(sorted_indices)}")
+
+
+def _with_empty(size: int, sorted_indices: Any, unsorted_indices: Any) -> bool:
+    """Indices of more sequences than ``size``, the number of those that have steps.
+
+    No slip makes them: who takes lengths for batch_sizes has too many of both.
+    """
+    return (isinstance(sorted_indices, Tensor) and isinstance(unsorted_indices, Tensor)
+            and sorted_indices.dtype == torch.int64 and sorted_indices.shape == (size,)
+            and unsorted_indices.dim() == 1 and len(unsorted_indices) > size)
 
 
 def _check_batch_sizes(data: Tensor, batch_sizes: Any) -> None:

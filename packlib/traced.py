@@ -6,8 +6,10 @@ say how large their results are; when they run they make the same plan as ever, 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils import rnn as torch_rnn
@@ -15,20 +17,20 @@ from torch.nn.utils import rnn as torch_rnn
 from packlib.layout import Layout, check_lengths, host
 from packlib.ops import put, take
 from packlib.planning import check_total, plan_grid
-from packlib.sequence import PackedSequence, layout_of_sizes
+from packlib.sequence import PackedSequence, layout_of_sizes, whole_order
 
 _op = torch.library.custom_op  # schemas are written out where torch 2.6 cannot read the types
 CPU = torch.device("cpu")
 
 
-def pack(grid: Tensor, lengths: Any, batch_first: bool, enforce_sorted: bool,
-         padding_side: str) -> PackedSequence:
+def pack(grid: Tensor, lengths: Any, batch_first: bool, enforce_sorted: bool, padding_side: str,
+         allow_empty: bool) -> PackedSequence:
     """``pack_padded_sequence``, for the compiler."""
     counts = lengths if isinstance(lengths, Tensor) else torch.as_tensor(lengths, device=CPU)
     batch_sizes, order, inverse, rows = plan_op(
-        counts, list(grid.shape[:2]), batch_first, bool(enforce_sorted), padding_side)
+        counts, list(grid.shape[:2]), batch_first, bool(enforce_sorted), padding_side, allow_empty)
     data = take(grid.flatten(0, 1), rows.to(grid.device))
-    if enforce_sorted:
+    if enforce_sorted and not allow_empty:
         return PackedSequence.unchecked(data, batch_sizes, None, None)
     return PackedSequence.unchecked(data, batch_sizes, order.to(grid.device),
                                     inverse.to(grid.device))
@@ -37,7 +39,7 @@ def pack(grid: Tensor, lengths: Any, batch_first: bool, enforce_sorted: bool,
 def pad(packed: torch_rnn.PackedSequence, batch_first: bool, padding_value: Any,
         total_length: int | None, padding_side: str) -> tuple[Tensor, Tensor]:
     """``pad_packed_sequence``, for the compiler."""
-    data, batch_sizes, order, _ = packed
+    data, batch_sizes, order = packed.data, packed.batch_sizes, whole_order(packed)
     total = batch_sizes.shape[0] if total_length is None else total_length
     lengths, rows = grid_op(batch_sizes, order, data.shape[0], total, batch_first, padding_side)
     size = lengths.shape[0]
@@ -48,8 +50,8 @@ def pad(packed: torch_rnn.PackedSequence, batch_first: bool, padding_value: Any,
 
 def num_sequences(packed: torch_rnn.PackedSequence) -> int:
     """B, by a shape alone."""
-    if packed.sorted_indices is not None:
-        return packed.sorted_indices.shape[0]
+    if packed.unsorted_indices is not None:
+        return packed.unsorted_indices.shape[0]
     rows = packed.data.shape[0]
     return grid_op(packed.batch_sizes, None, rows, packed.batch_sizes.shape[0], True, "right")[
         0].shape[0]
@@ -57,25 +59,30 @@ def num_sequences(packed: torch_rnn.PackedSequence) -> int:
 
 @_op("packlib::plan", mutates_args=(),
      schema="(Tensor lengths, SymInt[] shape, bool batch_first, bool enforce_sorted, "
-            "str padding_side) -> (Tensor, Tensor, Tensor, Tensor)")
+            "str padding_side, bool allow_empty=False) -> (Tensor, Tensor, Tensor, Tensor)")
 def plan_op(lengths: Tensor, shape: list[int], batch_first: bool, enforce_sorted: bool,
-            padding_side: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """batch_sizes (T,), order and its inverse (B,), or (0,) if sorted, rows (N,)."""
-    layout = plan_grid(check_lengths(lengths), shape, batch_first, enforce_sorted)
+            padding_side: str, allow_empty: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """batch_sizes (T,), order and its inverse (B,), or (0,) if sorted, rows (N,).
+
+    With ``allow_empty`` there is always an order, of those sequences that have steps.
+    """
+    layout = plan_grid(check_lengths(lengths), shape, batch_first, enforce_sorted, allow_empty)
+    if allow_empty and layout.order is None:
+        layout = replace(layout, order=np.arange(layout.num_sequences))
     total = shape[1] if batch_first else shape[0]
     order, inverse = ((torch.zeros(0, dtype=torch.int64, device=CPU) if ints is None
-                       else torch.from_numpy(ints)) for ints in (layout.order, layout.inverse))
+                       else torch.from_numpy(ints)) for ints in (layout.started, layout.inverse))
     rows = layout.padded(total, batch_first, CPU, padding_side)
     return torch.from_numpy(layout.batch_sizes), order, inverse, rows
 
 
 @plan_op.register_fake
 def _(lengths: Tensor, shape: list[int], batch_first: bool, enforce_sorted: bool,
-      padding_side: str) -> Any:
+      padding_side: str, allow_empty: bool = False) -> Any:
     new = torch.library.get_ctx().new_dynamic_size
-    size = 0 if enforce_sorted else lengths.shape[0]
+    size = 0 if enforce_sorted and not allow_empty else lengths.shape[0]
     return tuple(torch.empty(n, dtype=torch.int64, device=CPU)
-                 for n in (new(), size, size, new()))
+                 for n in (new(), new() if allow_empty else size, size, new()))
 
 
 @_op("packlib::grid", mutates_args=(),

@@ -20,6 +20,11 @@ lengths = st.one_of(
     st.integers(1, 8).map(lambda n: [n]),  # one sequence
     st.tuples(st.integers(1, 5), st.integers(2, 6)).map(lambda p: [p[0]] * p[1]),  # all equal
 )
+with_empty = st.one_of(
+    st.sampled_from([[2, 0, 4, 1, 0, 3], [0, 5], [0, 2, 2, 0], [0, 0, 1]]),
+    st.lists(st.integers(0, 8), min_size=1, max_size=7).filter(any),
+    st.lists(st.integers(0, 2), min_size=17, max_size=40).filter(any),
+)
 features = st.lists(st.integers(1, 3), max_size=3).map(tuple)
 memory = st.sampled_from(["plain", "transposed", "strided", "expanded"])
 
