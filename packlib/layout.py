@@ -198,7 +198,7 @@ class Layout:
         return self.by_rank(values).take(self.rank)
 
     def _places(self, first: Ints, stride: int = 1) -> Ints:
-        """For each packed row, ``first`` of its rank ``(B,)``, and ``stride`` more for each step."""
+        """For each packed row ``first`` of its rank ``(B,)``, and ``stride`` more for each step."""
         places = first.take(self.rank)
         places += np.arange(0, self.num_steps * stride, stride).repeat(self.batch_sizes)
         return places
@@ -269,10 +269,9 @@ class Layout:
         return self._kept[key]
 
     def _rows(self, key: tuple[Any, ...], make: Callable[[], Ints]) -> Tensor:
-        def rows() -> Tensor:
+        if key not in self._kept:
             if torch.is_inference_mode_enabled():
                 with torch.inference_mode(False):  # kept ones may serve a backward pass later
-                    return rows()
-            return torch.from_numpy(make()).to(key[-1])
-
-        return self.kept(key, rows)
+                    return self._rows(key, make)
+            self._kept[key] = torch.from_numpy(make()).to(key[-1])
+        return self._kept[key]

@@ -27,17 +27,18 @@ LARGE = 2**22
 
 def take(grid: Tensor, rows: Tensor) -> Tensor:
     """Rows of a flat grid: grid (cells, *), rows (N,) -> data (N, *). No row is asked for twice."""
-    if _transformed():
-        return grid.index_select(0, rows)
-    return _gather(grid, rows) if _untracked(grid) else take_op(grid, rows)
+    if _untracked(grid):
+        return _gather(grid, rows)
+    return grid.index_select(0, rows) if _transformed() else take_op(grid, rows)
 
 
 def put(data: Tensor, rows: Tensor, cells: int, value: Any = 0) -> Tensor:
     """A flat grid that holds data (N, *) in rows (N,), and ``value`` elsewhere: (cells, *)."""
+    if _untracked(data):
+        return _scatter(data, rows, cells, value)
     if _transformed():
         return data.new_full((cells, *data.shape[1:]), value).index_put_((rows,), data)
-    move = _scatter if _untracked(data) else put_op
-    return move(data, rows, cells, value)
+    return put_op(data, rows, cells, value)
 
 
 def _transformed() -> bool:
@@ -47,14 +48,13 @@ def _transformed() -> bool:
 
 def _untracked(tensor: Tensor) -> bool:
     """Nobody asks for a derivative, and nobody watches the operators."""
-    return (not (tensor.requires_grad and torch.is_grad_enabled())
-            and type(tensor) in (Tensor, torch.nn.Parameter)
-            and not torch.compiler.is_compiling() and not torch._C._len_torch_dispatch_stack())
+    return (type(tensor) is Tensor and not (tensor.requires_grad and torch.is_grad_enabled())
+            and not torch._C._len_torch_dispatch_stack() and not torch.compiler.is_compiling()
+            and not _transformed())
 
 
 def _gather(grid: Tensor, rows: Tensor) -> Tensor:
-    shape = (len(rows), *grid.shape[1:])
-    if not _large(grid, shape):
+    if grid.nbytes < LARGE or not _large(grid, shape := (rows.shape[0], *grid.shape[1:])):
         return grid.index_select(0, rows)
     return torch.index_select(grid, 0, rows, out=_fresh(grid, shape, np.empty))
 
@@ -75,7 +75,7 @@ def _scatter(data: Tensor, rows: Tensor, cells: int, value: Number = 0) -> Tenso
 def joined(pieces: Sequence[Tensor]) -> Tensor:
     """The pieces (n, *) one after the other."""
     shape = (sum(len(piece) for piece in pieces), *pieces[0].shape[1:])
-    if _large(pieces[0], shape) and all(map(_untracked, pieces)) and not _transformed():
+    if _large(pieces[0], shape) and all(map(_untracked, pieces)):
         return torch.cat(tuple(pieces), out=_fresh(pieces[0], shape, np.empty))
     return torch.cat(tuple(pieces))
 
@@ -103,7 +103,8 @@ def _fresh(like: Tensor, shape: tuple[int, ...], make: Callable[..., Any]) -> Te
     """A tensor on the CPU in numpy's memory; of ``np.zeros``, what is never written costs nothing.
     """
     memory = torch.from_numpy(make(math.prod(shape) * like.element_size(), dtype=np.uint8))
-    return torch.empty(0, dtype=like.dtype).set_(memory.untyped_storage(), 0, shape)
+    return torch.empty(0, dtype=like.dtype).set_(  # type: ignore[call-overload]
+        memory.untyped_storage(), 0, shape)
 
 
 take_op = torch.library.custom_op("packlib::take", _gather, mutates_args=())

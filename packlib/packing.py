@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils import rnn as torch_rnn
@@ -18,6 +17,7 @@ from packlib.padding import (
     check_padding_value,
     check_sequences,
     flat_grid,
+    lengths_of,
 )
 from packlib.planning import check_total, plan, plan_grid
 from packlib.sequence import PackedSequence, layout_of
@@ -118,8 +118,7 @@ def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True, *,
     """
     check_bool("allow_empty", allow_empty)
     made = check_sequences(sequences, "pack_sequence")
-    lengths = np.array([len(s) for s in made], dtype=np.int64)
-    layout = plan(lengths, enforce_sorted, allow_empty)
+    layout = plan(lengths_of(made), enforce_sorted, allow_empty)
     flat = joined(made)
     return PackedSequence.from_layout(take(flat, layout.listed(flat.device)), layout)
 

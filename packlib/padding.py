@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Sequence
 from numbers import Integral, Number, Real
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -35,7 +35,7 @@ def pad_sequence(sequences: Tensor | list[Tensor], batch_first: bool = False,
     check_padding_side(padding_side)
     sequences = check_sequences(sequences, "pad_sequence")
     padding_value = check_padding_value(padding_value, sequences[0].dtype)
-    lengths = np.array([len(s) for s in sequences], dtype=np.int64)
+    lengths = lengths_of(sequences)
     layout = Layout.from_lengths(lengths)
     total, size = layout.num_steps, len(sequences)
     flat = joined(sequences)
@@ -160,24 +160,35 @@ def check_sequences(sequences: Any, function: str) -> list[Tensor]:
     made = list(sequences)
     if not made:
         raise RuntimeError("received an empty list of sequences")
+    first = made[0]
+    kind = (first.dtype, first.device, first.shape[1:]) if isinstance(first, Tensor) else ()
     for i, s in enumerate(made):
-        if not isinstance(s, Tensor):
-            raise TypeError(f"expected Tensor as element {i} in sequences, but got "
-                            f"{type(s).__name__}: torch.tensor({s!r:.40}) makes one")
-        if s.dim() == 0:
-            raise RuntimeError(f"sequences[{i}] is a single number; a sequence has at least one "
-                               "dimension, its steps")
-        if s.dtype != made[0].dtype:
-            raise TypeError(f"sequences[{i}] is {s.dtype}, but sequences[0] is {made[0].dtype}: "
-                            "give all one dtype")
-        if s.device != made[0].device:
-            raise RuntimeError(f"sequences[{i}] is on {s.device}, but sequences[0] is on "
-                               f"{made[0].device}: move all to one device")
-        if s.shape[1:] != made[0].shape[1:]:
-            raise RuntimeError(
-                f"sequences[{i}] has steps of shape {tuple(s.shape[1:])}, but sequences[0] of "
-                f"{tuple(made[0].shape[1:])}: only the first dimension, the length, may differ")
+        if not isinstance(s, Tensor) or s.dim() == 0 or (s.dtype, s.device, s.shape[1:]) != kind:
+            _refuse_sequence(i, s, first)
     return made
+
+
+def lengths_of(sequences: list[Tensor]) -> Ints:
+    """The number of steps of each (B,)."""
+    return np.array([s.shape[0] for s in sequences], dtype=np.int64)
+
+
+def _refuse_sequence(i: int, s: Any, first: Tensor) -> NoReturn:
+    if not isinstance(s, Tensor):
+        raise TypeError(f"expected Tensor as element {i} in sequences, but got "
+                        f"{type(s).__name__}: torch.tensor({s!r:.40}) makes one")
+    if s.dim() == 0:
+        raise RuntimeError(f"sequences[{i}] is a single number; a sequence has at least one "
+                           "dimension, its steps")
+    if s.dtype != first.dtype:
+        raise TypeError(f"sequences[{i}] is {s.dtype}, but sequences[0] is {first.dtype}: "
+                        "give all one dtype")
+    if s.device != first.device:
+        raise RuntimeError(f"sequences[{i}] is on {s.device}, but sequences[0] is on "
+                           f"{first.device}: move all to one device")
+    raise RuntimeError(
+        f"sequences[{i}] has steps of shape {tuple(s.shape[1:])}, but sequences[0] of "
+        f"{tuple(first.shape[1:])}: only the first dimension, the length, may differ")
 
 
 def check_grid(name: str, grid: Any, batch_first: bool) -> tuple[int, int]:

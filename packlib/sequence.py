@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils import rnn as torch_rnn
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from packlib.layout import Ints, Layout, host, refuse_tracing
+from packlib.fields import check_fields, check_permutation
+from packlib.layout import Layout, host, refuse_tracing
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
@@ -26,7 +26,7 @@ def invert_permutation(permutation: Tensor | None) -> Tensor | None:
     """
     if permutation is None:
         return None
-    _check_permutation("permutation", permutation, permutation.numel()
+    check_permutation("permutation", permutation, permutation.numel()
                        if isinstance(permutation, Tensor) else 0)
     count = torch.arange(permutation.numel(), device=permutation.device)
     return torch.empty_like(permutation).scatter_(0, permutation, count)
@@ -64,7 +64,7 @@ class PackedSequence(torch_rnn.PackedSequence):
             if not (isinstance(data, (list, tuple)) and len(data) == 2):
                 raise AssertionError("Expected data to be a list or tuple of length 2")
             data, batch_sizes = data
-        _check_fields(data, batch_sizes, sorted_indices, unsorted_indices)
+        check_fields(data, batch_sizes, sorted_indices, unsorted_indices)
         if unsorted_indices is None:
             unsorted_indices = invert_permutation(sorted_indices)
         return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
@@ -72,14 +72,13 @@ class PackedSequence(torch_rnn.PackedSequence):
     @classmethod
     def from_layout(cls, data: Tensor, layout: Layout) -> PackedSequence:
         """Packed ``data`` (N, *) with the layout it was packed by; not checked again."""
-        def near(indices: Ints | None) -> Tensor | None:
-            return None if indices is None else torch.from_numpy(indices).to(data.device)
-
-        sizes = torch.from_numpy(layout.batch_sizes)
-        made = cls._made(layout, data, sizes, near(layout.started), near(layout.inverse))
+        sizes, order, inverse = torch.from_numpy(layout.batch_sizes), None, None
+        if layout.order is not None:
+            order, inverse = (torch.from_numpy(indices).to(data.device)
+                              for indices in (layout.started, layout.inverse))
+        made = cls._made(layout, data, sizes, order, inverse)
         if not sizes.is_inference():  # those do not count their changes
-            order, inverse = made.sorted_indices, made.unsorted_indices
-            _PLANS[sizes] = _Plan(layout, order, inverse, _versions(sizes, order, inverse))
+            _PLANS[sizes] = _Plan(layout, order, inverse, (0, 0, 0))
         return made
 
     @property
@@ -255,7 +254,7 @@ def layout_of(packed: torch_rnn.PackedSequence) -> Layout:
     known = _known_layout(*packed)
     if known is not None:
         return known
-    _check_fields(*packed)  # torch's own, or ours after _replace, which asks no constructor
+    check_fields(*packed)  # torch's own, or ours after _replace, which asks no constructor
     order = whole_order(packed)
     return Layout.from_batch_sizes(host(packed.batch_sizes),
                                    None if order is None else host(order))
@@ -283,78 +282,3 @@ def layout_of_sizes(batch_sizes: Tensor) -> Layout:
     if plan is not None and plan.versions[0] == batch_sizes._version:
         return plan.layout
     return Layout.from_batch_sizes(host(batch_sizes))
-
-
-def _check_fields(data: Any, batch_sizes: Any, sorted_indices: Any, unsorted_indices: Any) -> None:
-    if not isinstance(data, Tensor):
-        raise TypeError(f"data must be a Tensor, got {type(data).__name__}")
-    _check_batch_sizes(data, batch_sizes)
-    size = int(batch_sizes[0])
-    if _with_empty(size, sorted_indices, unsorted_indices):
-        _check_permutation("unsorted_indices", unsorted_indices, len(unsorted_indices))
-    else:
-        for name, indices in (("sorted_indices", sorted_indices),
-                              ("unsorted_indices", unsorted_indices)):
-            if indices is not None:
-                _check_permutation(name, indices, size)
-    if sorted_indices is None or unsorted_indices is None:
-        return
-    if sorted_indices.is_cpu and unsorted_indices.is_cpu and not np.array_equal(
-            np.argsort(host(unsorted_indices))[:size], host(sorted_indices)):
-        raise ValueError("unsorted_indices must be the inverse of sorted_indices, got "
-                         f"{_some(unsorted_indices)} for {_some(sorted_indices)}")
-
-
-def _with_empty(size: int, sorted_indices: Any, unsorted_indices: Any) -> bool:
-    """Indices of more sequences than ``size``, the number of those that have steps.
-
-    No slip makes them: who takes lengths for batch_sizes has too many of both.
-    """
-    return (isinstance(sorted_indices, Tensor) and isinstance(unsorted_indices, Tensor)
-            and sorted_indices.dtype == torch.int64 and sorted_indices.shape == (size,)
-            and unsorted_indices.dim() == 1 and len(unsorted_indices) > size)
-
-
-def _check_batch_sizes(data: Tensor, batch_sizes: Any) -> None:
-    hint = ("batch_sizes has one entry for each time step: how many sequences still run there; "
-            "they are not the lengths")
-    if not isinstance(batch_sizes, Tensor):
-        raise TypeError(f"batch_sizes must be a Tensor, got {type(batch_sizes).__name__}; {hint}")
-    if batch_sizes.device.type != "cpu":
-        raise ValueError("batch_sizes should always be on CPU, got device "
-                         f"{batch_sizes.device}; steps are counted on the host")
-    if batch_sizes.dim() != 1 or batch_sizes.dtype != torch.int64:
-        raise TypeError("batch_sizes must be a 1D tensor of torch.int64, got "
-                        f"{batch_sizes.dim()}D {batch_sizes.dtype}; {hint}")
-    sizes = host(batch_sizes)
-    if len(sizes) == 0:
-        raise RuntimeError("batch_sizes can not be empty")
-    if (sizes < 1).any():
-        raise ValueError(f"batch_sizes must be at least 1, got {_some(batch_sizes)}")
-    if (np.diff(sizes) > 0).any():
-        raise ValueError(f"batch_sizes must never grow, got {_some(batch_sizes)}: sequences go "
-                         f"longest first; {hint}")
-    if data.dim() == 0 or sizes.sum() != len(data):
-        rows = len(data) if data.dim() else 0
-        raise ValueError(f"batch_sizes add up to {sizes.sum()} steps, but data has {rows} rows; "
-                         f"{hint}")
-
-
-def _check_permutation(name: str, indices: Any, size: int) -> None:
-    if not isinstance(indices, Tensor):
-        raise TypeError(f"{name} must be a Tensor, got {type(indices).__name__}")
-    if indices.dtype != torch.int64:
-        raise RuntimeError(f"{name} must be torch.int64, got {indices.dtype}")
-    if indices.dim() != 1:
-        raise IndexError(f"{name} must be 1D, got {indices.dim()}D")
-    if len(indices) != size:
-        raise ValueError(f"{name} must have one entry for each of {size} sequences, "
-                         f"got {len(indices)}")
-    if indices.device.type == "cpu" and not np.array_equal(np.sort(host(indices)),
-                                                           np.arange(size)):
-        raise RuntimeError(f"{name} must hold each of 0 to {size - 1} once, got {_some(indices)}")
-
-
-def _some(values: Tensor) -> str:
-    shown = values[:8].tolist()
-    return str(shown) if len(values) <= 8 else f"{shown[:-1]} and {len(values) - 7} more"

@@ -16,6 +16,8 @@ BESIDE = {  # what is public beside the names of packlib itself
     "packlib.data": ["BucketBatchSampler", "Padded", "TokenBatchSampler", "collate_packed",
                      "collate_padded"],
     "packlib.datasets": ["japanese_vowels", "names"],
+    "packlib.testing": ["assert_layer_equal", "assert_packed_equal", "assert_padded_equal",
+                        "assert_sequences_equal", "one_by_one"],
     "packlib.viz": ["show", "figure"],
 }
 NAMES = [("packlib", name) for name in packlib.__all__] + [
@@ -28,8 +30,9 @@ def page(book):
     return (book.html / "chapters" / "api.html").read_text(encoding="utf-8")
 
 
-def test_all_of_data_is_meant():
-    assert sorted(importlib.import_module("packlib.data").__all__) == BESIDE["packlib.data"]
+@pytest.mark.parametrize("module", ["packlib.data", "packlib.testing"])
+def test_all_of_a_module_is_meant(module):
+    assert sorted(importlib.import_module(module).__all__) == BESIDE[module]
 
 
 @public

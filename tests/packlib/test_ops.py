@@ -1,5 +1,6 @@
 """The two moves, and what they cost: as many kernels for long batches as for short ones."""
 
+import numpy as np
 import oracle
 import pytest
 import strategies
@@ -203,6 +204,85 @@ class TestTransforms:
 
         oracle.same(torch.func.grad(energy)(packed.data), 2 * packed.data)
         oracle.same(packlib.pad_packed_sequence(packed, True)[0], self.X * self.MASK)
+
+
+def by_hand(data, rows, cells, value):
+    grid = torch.full((cells, *data.shape[1:]), value, dtype=data.dtype)
+    for i, row in enumerate(rows.tolist()):
+        grid[row] = data[i]
+    return grid
+
+
+def misplaced(data):
+    """The same numbers at an address that 16 divides, in a storage that begins at none."""
+    bytes_ = np.zeros(4 * data.numel() + 64, dtype=np.uint8)
+    start = -bytes_.ctypes.data % 16 + 4
+    storage = torch.from_numpy(bytes_[start:start + 4 * data.numel() + 12].view(np.float32))
+    return storage[3:].view(data.shape).copy_(data)
+
+
+ROWS = torch.tensor([3, 0, 4, 1])
+# Rows of 16 bytes are moved as words; those that cannot be are not.
+DATA = {
+    "4 floats": torch.randn(4, 4),
+    "3 floats": torch.randn(4, 3),
+    "no features": torch.randn(4),
+    "none of them": torch.randn(4, 0),
+    "two dimensions": torch.randn(4, 2, 6),
+    "bools": torch.rand(4, 16) > 0.5,
+    "half": torch.randn(4, 8).bfloat16(),
+    "complex": torch.randn(4, 2, dtype=torch.complex128),
+    "conjugated": torch.randn(4, 2, dtype=torch.complex64).conj(),
+    "negated": torch._neg_view(torch.randn(4, 4)),
+    "one float aside": torch.randn(17)[1:].view(4, 4),
+    "aside in its storage": misplaced(torch.randn(4, 4)),
+    "every second row": torch.randn(8, 4)[::2],
+    "columns first": torch.randn(4, 4).t(),
+}
+
+
+@pytest.mark.parametrize("data", DATA.values(), ids=DATA)
+def test_rows_of_any_kind_arrive(data):
+    value = True if data.dtype == torch.bool else -2.0
+    grid = ops.put(data, ROWS, 6, value)
+    oracle.same(grid, by_hand(data, ROWS, 6, value))
+    oracle.same(ops.take(grid, ROWS), data.clone())
+
+
+@pytest.mark.parametrize("value", [0.0, 1.5])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64], ids=str)
+def test_large_results(dtype, value, monkeypatch):
+    """Above a size results lie in memory of another kind: same values, and as free to change."""
+    data = torch.randn(4, 4).to(dtype).requires_grad_()
+    small = ops.put(data, ROWS, 6, value), ops.take(data, ROWS[:2] - ROWS[:2] // 2)
+    monkeypatch.setattr(ops, "LARGE", 1)
+    large = ops.put(data, ROWS, 6, value), ops.take(data, ROWS[:2] - ROWS[:2] // 2)
+    for one, other in zip(small, large, strict=True):
+        oracle.same(one, other)
+        (gradient,) = torch.autograd.grad(one.abs().sum(), data)
+        oracle.same(torch.autograd.grad(other.abs().sum(), data)[0], gradient)
+    with torch.no_grad():
+        free = ops.put(data, ROWS, 6, value)
+        joined = ops.joined([data, free])
+    oracle.same(joined, torch.cat([data.detach(), small[0].detach()]))
+    weight = torch.ones(4, dtype=dtype, requires_grad=True)
+    free.mul_(weight)
+    free.abs().sum().backward()
+    expected = by_hand(data.detach(), ROWS, 6, value).abs().sum(0)
+    torch.testing.assert_close(weight.grad, expected.to(dtype))
+
+
+def test_forward_mode():
+    """A dual tensor that asks for no gradient still carries its tangent."""
+    from torch.autograd import forward_ad
+
+    x, tangent = torch.randn(3, 4), torch.randn(3, 4)
+    with forward_ad.dual_level():
+        packed = packlib.pack_sequence(list(forward_ad.make_dual(x, tangent).split([1, 2])), False)
+        grid = packlib.pad_packed_sequence(packed)[0]
+        moved = forward_ad.unpack_dual(grid).tangent
+    short = torch.stack([tangent[0], torch.zeros(4)])
+    oracle.same(moved, torch.stack([short, tangent[1:]], 1))
 
 
 VALUES = {torch.float32: 2.5, torch.half: -1.0, torch.int64: 7, torch.bool: True,

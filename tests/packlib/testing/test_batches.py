@@ -1,0 +1,442 @@
+"""``packlib.testing``: silent on what is equal; names the place and the mistake of what is not.
+
+Every classic mistake is made by hand here, as people make it, and has to be recognised.
+"""
+
+
+import oracle
+import pytest
+import strategies
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from samples import LENGTHS, ORDER, fields, packed_with_empty, said, sequences
+from torch.nn.utils import rnn
+
+import packlib
+from packlib.testing import (
+    assert_packed_equal,
+    assert_padded_equal,
+    assert_sequences_equal,
+    differences,
+    lookalikes,
+)
+
+
+@pytest.mark.parametrize("dtype", strategies.DTYPES, ids=str)
+@pytest.mark.parametrize("packs", [(rnn, packlib), (packlib, rnn), (rnn, rnn)])
+def test_equal_batches_pass(dtype, packs):
+    for xs, enforce in ((sequences(dtype=dtype), False),
+                        (sequences([6, 4, 4, 1], (), dtype), True)):
+        one, other = (room.pack_sequence([x.clone() for x in xs], enforce) for room in packs)
+        assert assert_packed_equal(one, other, check_order=True) is None
+
+
+@given(strategies.batches())
+def test_what_the_library_gives_passes(batch):
+    packed = rnn.pack_sequence(batch.sequences, enforce_sorted=False)
+    ours = packlib.pack_padded_sequence(batch.padded, batch.lengths, batch.batch_first, False)
+    assert_packed_equal(ours, packed)
+    assert_sequences_equal(packlib.unpack_sequence(packed), batch.sequences)
+    assert_padded_equal(packlib.pad_packed_sequence(packed, batch.batch_first)[0], batch.padded,
+                        batch.lengths, batch_first=batch.batch_first)
+
+
+def test_each_kind_of_difference_is_said():
+    xs = sequences()
+    p = rnn.pack_sequence(xs, enforce_sorted=False)
+    for actual, words in [
+        (p.data, "expected a PackedSequence, got a Tensor of shape (21, 3): a grid is packed by"),
+        (xs, "expected a PackedSequence, got a list of 7: (Tensor, Tensor, Tensor, ...)"),
+        ((p, None), "got a tuple of 2: (PackedSequence, NoneType): a layer returns (output"),
+        ((p.data, p.batch_sizes), "if these are its fields, make PackedSequence(data"),
+        (None, "expected a PackedSequence, got NoneType"),
+        (p.float(), "dtype is torch.float32, expected torch.float64"),
+        (p.to("meta"), "device is meta, expected cpu"),
+        (p._replace(data=p.data[:, :2]), "a step has shape (2,), expected (3,)"),
+        (rnn.pack_sequence(xs[:-1], enforce_sorted=False), "6 sequences, expected 7"),
+        (rnn.pack_sequence([*xs[:2], xs[4], xs[3], xs[2], *xs[5:]], enforce_sorted=False),
+         "sequence 2 has length 3, expected 1"),
+        (fields(p.data, [6, 7, 8]), "it breaks the law of packed data: batch_sizes must never"),
+    ]:
+        assert words in said(assert_packed_equal, actual, p)
+
+
+@pytest.mark.parametrize("make", [rnn.pack_sequence, packlib.pack_sequence])
+def test_the_place_of_a_difference_is_said(make):
+    """Steps begin at the rows 0, 7, 12, 16, 19 and 20; the longest are the sequences 5, 1, 3."""
+    assert oracle.batch_sizes(LENGTHS) == [7, 5, 4, 3, 1, 1]
+    xs = sequences()
+    p = make(xs, enforce_sorted=False)
+    data = p.data.clone()
+    data[17, 1] += 0.5
+    data[19, 2] -= 2
+    message = said(assert_packed_equal, p._replace(data=data), p)
+    first = ", ".join(f"{v:.6g}" for v in data[17].tolist())
+    assert message.splitlines() == [
+        "packed batches differ: 2 of 21 steps differ",
+        f"first: sequence 1, step 3 of 4 (row 17 of data): [{first}], expected "
+        f"[{', '.join(f'{v:.6g}' for v in xs[1][3].tolist())}]",
+        "greatest difference: 2, sequence 5, step 4 of 6 (row 19 of data) "
+        "(allowed is 1e-07 + 1e-07 * |expected|)"]
+
+
+def test_values_that_look_alike_are_shown_in_full():
+    p = rnn.pack_sequence([torch.ones(2).double(), torch.ones(5).double()], enforce_sorted=False)
+    message = said(assert_packed_equal, p._replace(data=p.data + 1e-6), p)
+    assert "1.000001, expected 1.0" in message
+
+
+def test_of_a_long_row_the_number_is_shown():
+    p = rnn.pack_sequence(sequences(features=(2, 50)), enforce_sorted=False)
+    data = p.data.clone()
+    data[3, 1, 7] = 1000
+    assert "number 57 of 100 is 1000, expected" in said(assert_packed_equal,
+                                                        p._replace(data=data), p)
+
+
+def test_ties_sorted_in_another_way_are_equal_unless_the_order_counts():
+    xs = sequences()
+    other = [5, 3, 1, 4, 0, 6, 2]
+    p = fields(oracle.packed_rows(xs, ORDER), oracle.batch_sizes(LENGTHS), ORDER)
+    q = fields(oracle.packed_rows(xs, other), oracle.batch_sizes(LENGTHS), other)
+    assert_packed_equal(p, q)
+    assert_packed_equal(p, rnn.pack_sequence(xs, enforce_sorted=False), check_order=True)
+    assert "of one length are sorted in another way" in said(assert_packed_equal, p, q,
+                                                             check_order=True)
+    data = q.data.clone()
+    data[1] += 1  # in q's order: step 0 of sequence 3
+    assert "sequence 3, step 0 of 4 (row 1 of data)" in said(assert_packed_equal,
+                                                             q._replace(data=data), p)
+
+
+def test_wrong_use_is_not_a_failed_test():
+    p = rnn.pack_sequence(sequences(), enforce_sorted=False)
+    with pytest.raises(TypeError, match="expected a PackedSequence, got Tensor"):
+        assert_packed_equal(p, p.data)
+    with pytest.raises(ValueError, match="must be either specified or omitted, but got no atol"):
+        assert_packed_equal(p, p, rtol=1e-3)
+    with pytest.raises(TypeError, match="expected must be a list of sequences, got a Tensor"):
+        assert_sequences_equal([], torch.zeros(3))
+    with pytest.raises(TypeError, match=r"expected\[1\] is not like expected\[0\]: dtype"):
+        assert_sequences_equal([], [torch.zeros(3), torch.zeros(2).long()])
+    with pytest.raises(ValueError, match="lengths has 3 entries for 4 sequences"):
+        assert_padded_equal(torch.zeros(4, 5), torch.zeros(4, 5), [2, 1, 5], batch_first=True)
+    with pytest.raises(ValueError, match="lengths must be at least 0, got -1"):
+        assert_padded_equal(torch.zeros(4, 5), torch.zeros(4, 5), [2, 1, -1, 1], batch_first=True)
+    with pytest.raises(ValueError, match="only T=5 steps"):
+        assert_padded_equal(torch.zeros(4, 5), torch.zeros(4, 5), [2, 1, 6, 1], batch_first=True)
+
+
+@pytest.mark.parametrize("dtype", strategies.DTYPES, ids=str)
+def test_tolerances_are_those_of_torch(dtype):
+    """A little inside and a little outside of what assert_close allows."""
+    if not (dtype.is_floating_point or dtype.is_complex):
+        assert dtype not in differences.TOLERANCES
+        return
+    rtol, atol = differences.TOLERANCES[dtype]
+    one = torch.tensor([100.0], dtype=torch.complex128 if dtype.is_complex else torch.float64)
+    for factor in (0.5, 2.0):
+        found = (one + factor * (atol + rtol * 100)).to(dtype)
+        torch_says = ours_say = True
+        try:
+            torch.testing.assert_close(found, one.to(dtype))
+        except AssertionError:
+            torch_says = False
+        try:
+            assert_sequences_equal([found], [one.to(dtype)])
+        except AssertionError:
+            ours_say = False
+        assert torch_says == ours_say == (factor < 1)
+
+
+def test_nan_equals_nan_if_asked():
+    xs = [torch.tensor([1.0, float("nan")]), torch.tensor([2.0]), torch.ones(5)]
+    p = rnn.pack_sequence(xs, enforce_sorted=False)
+    assert "greatest difference: nan, sequence 0, step 1 of 2" in said(assert_packed_equal, p, p)
+    assert_packed_equal(p, p, equal_nan=True)
+    assert_sequences_equal(xs, xs, equal_nan=True)
+
+
+# --- classic mistakes of packing
+
+
+def grid(xs, total=None, value=0):
+    return oracle.padded(xs, total or max(map(len, xs)), True, value)
+
+
+def running(x, order, lengths=LENGTHS):
+    """The loop that packs: rows of a grid in some order, as many as run at each step."""
+    return torch.cat([x[order][:size, t] for t, size in enumerate(oracle.batch_sizes(lengths))])
+
+
+SIZES = oracle.batch_sizes(LENGTHS)
+INVERSE = [ORDER.index(i) for i in range(len(ORDER))]
+PACKED_WRONG = {
+    "sequence after sequence in the user's order": lambda xs: fields(torch.cat(xs), SIZES, ORDER),
+    "sequence after sequence. A packed": lambda xs: fields(
+        torch.cat([xs[i] for i in ORDER]), SIZES, ORDER),
+    "You did not sort": lambda xs: fields(running(grid(xs), list(range(7))), SIZES),
+    "into that order before taking them": lambda xs: fields(
+        running(grid(xs, value=float("nan")), list(range(7))), SIZES, ORDER),
+    "in the user's order. Inside a step": lambda xs: fields(
+        torch.stack([x[t] for t in range(6) for x in xs if len(x) > t]), SIZES),
+    "order of the inverse permutation": lambda xs: fields(running(grid(xs), INVERSE), SIZES, ORDER),
+    "you return the inverse of the order": lambda xs: fields(
+        oracle.packed_rows(xs, ORDER), SIZES, INVERSE),
+    "nothing was sorted": lambda xs: fields(oracle.packed_rows(xs, ORDER), SIZES),
+    "batch_sizes holds the sorted lengths": lambda xs: fields(
+        oracle.packed_rows(xs, ORDER), sorted(LENGTHS, reverse=True), ORDER),
+    "a row for every cell of the padded batch": lambda xs: fields(
+        grid(xs, value=-77)[ORDER].transpose(0, 1).flatten(0, 1), [7] * 6, ORDER),
+    "batch_sizes are right, but your data has a row for every cell": lambda xs: fields(
+        grid(xs)[ORDER].transpose(0, 1).flatten(0, 1), SIZES, ORDER),
+    "batch_sizes holds a running total": lambda xs: fields(
+        oracle.packed_rows(xs, ORDER), [7, 12, 16, 19, 20, 21], ORDER),
+    "The last row of data is missing": lambda xs: fields(
+        oracle.packed_rows(xs, ORDER)[:-1], SIZES, ORDER),
+    "You read x from its end": lambda xs: fields(running(grid(xs).flip(1), ORDER), SIZES, ORDER),
+    "Each sequence runs backwards": lambda xs: fields(
+        oracle.packed_rows([torch.stack(list(x)[::-1]) for x in xs], ORDER), SIZES, ORDER),
+    "Everything comes one step late": lambda xs: fields(
+        oracle.packed_rows([torch.cat([x[:1] * 0, x[:-1]]) for x in xs], ORDER), SIZES, ORDER),
+    "Everything comes one step early": lambda xs: fields(
+        oracle.packed_rows([torch.cat([x[1:], x[:1] * 0]) for x in xs], ORDER), SIZES, ORDER),
+    "The last step of each sequence is repeated": lambda xs: fields(
+        oracle.packed_rows([x[-1:].repeat(len(x), 1) for x in xs], ORDER), SIZES, ORDER),
+    "view or reshape was used where transpose": lambda xs: fields(
+        running(grid(xs).transpose(0, 1).reshape(7, 6, 3), ORDER), SIZES, ORDER),
+    "From (B, T) to (T, B), batch and time are mixed up": lambda xs: fields(
+        running(grid(xs).view(6, 7, 3).transpose(0, 1), ORDER), SIZES, ORDER),
+}
+
+
+@pytest.mark.parametrize("words", PACKED_WRONG)
+def test_mistakes_of_packing_are_named(words):
+    xs = sequences()
+    wrong = PACKED_WRONG[words](xs)
+    message = said(assert_packed_equal, wrong, rnn.pack_sequence(xs, enforce_sorted=False))
+    assert "It looks like this mistake: " in message
+    assert words in message
+
+
+@pytest.mark.parametrize("words", [
+    "sequence after sequence. A packed", "sequence after sequence in the user's order",
+    "You did not sort"])
+def test_mistakes_are_named_whatever_the_order_of_ties(words):
+    """torch does not sort stably from 17 ties on."""
+    lengths = [1 + i * 7 % 3 for i in range(40)] + [6]
+    xs = sequences(lengths)
+    p = rnn.pack_sequence(xs, enforce_sorted=False)
+    order = p.sorted_indices.tolist()
+    assert order != sorted(range(41), key=lambda i: -lengths[i]), "or this test shows nothing"
+    wrong = {
+        "sequence after sequence. A packed": p._replace(data=torch.cat([xs[i] for i in order])),
+        "sequence after sequence in the user's order": p._replace(data=torch.cat(xs)),
+        "You did not sort": fields(running(grid(xs), list(range(41)), lengths), p.batch_sizes),
+    }[words]
+    assert words in said(assert_packed_equal, wrong, p)
+
+
+def test_zero_vectors_taken_for_padding_are_named():
+    xs = sequences()
+    xs[1][2] = 0
+    rows = grid(xs)[ORDER].transpose(0, 1).flatten(0, 1)
+    wrong = fields(rows[(rows != 0).any(1)], SIZES, ORDER)
+    assert "A vector of zeros inside a sequence is missing" in said(
+        assert_packed_equal, wrong, rnn.pack_sequence(xs, enforce_sorted=False))
+
+
+# --- lists and grids
+
+
+def test_lists_that_differ():
+    xs = sequences()
+    for actual, words in [
+        (grid(xs), "expected a list of sequences, got a Tensor of shape (7, 6, 3)"),
+        (rnn.pack_sequence(xs, enforce_sorted=False), "got PackedSequence"),
+        (xs[:-1], "6 sequences, expected 7"),
+        ([], "0 sequences, expected 7"),
+        ([*xs[:2], xs[4], *xs[3:]], "sequence 2 has length 3, expected 1"),
+        ([xs[0].float(), *xs[1:]], "sequence 0: dtype is torch.float32"),
+        ([*xs[:4], xs[4] + torch.tensor([[0, 0, 0], [0, 1, 0], [0, 0, 0]]), *xs[5:]],
+         "1 of 21 steps differ\nfirst: sequence 4, step 1 of 3: ["),
+    ]:
+        message = said(assert_sequences_equal, actual, xs)
+        assert words in message
+        assert "looks like" not in message
+    assert_sequences_equal(tuple(xs), xs)
+    assert_sequences_equal([], [])
+
+
+def unpacked(x, lengths):
+    return [row[:n] for row, n in zip(x, lengths, strict=True)]
+
+
+LISTS_WRONG = {
+    "Everything is right, and still long to short": lambda xs: [xs[i] for i in ORDER],
+    "Undoing needs its inverse": lambda xs: [[xs[i] for i in ORDER][j] for j in ORDER],
+    "but the rows of x are still long to short": lambda xs: unpacked(
+        grid(xs)[ORDER], LENGTHS),
+    "You cut data into sequences as if each lay in one piece": lambda xs: [
+        list(oracle.packed_rows(xs, ORDER).split([LENGTHS[i] for i in ORDER]))[j]
+        for j in INVERSE],
+    "These are steps and not sequences": lambda xs: list(
+        oracle.packed_rows(xs, ORDER).split(SIZES)),
+    "Your sequences stand at the right end": lambda xs: unpacked(
+        oracle.padded(xs, 6, True, 0, side="left"), LENGTHS),
+    "Each sequence runs backwards": lambda xs: [x.flip(0) for x in xs],
+    "The whole grid is turned round": lambda xs: unpacked(grid(xs).flip(1), LENGTHS),
+    "Everything comes one step late": lambda xs: [
+        torch.cat([x[:1] * 0, x[:-1]]) for x in xs],
+    "every length is the width of x": lambda xs: list(grid(xs)),
+}
+
+
+@pytest.mark.parametrize("words", LISTS_WRONG)
+def test_mistakes_of_unpacking_are_named(words):
+    xs = sequences()
+    message = said(assert_sequences_equal, LISTS_WRONG[words](xs), xs)
+    assert "It looks like this mistake: " in message
+    assert words in message
+
+
+GRIDS_WRONG = {
+    "the rows of x are still long to short": lambda x: x[ORDER],
+    "It is the rows": lambda x: x[ORDER][ORDER],
+    "Batch and time are swapped": lambda x: x.transpose(0, 1),
+    "view or reshape was used": lambda x: x.transpose(0, 1).reshape(x.shape),
+    "The last step is missing": lambda x: torch.cat([x[:, :-1], x[:, -1:] * 0], 1),
+    "The whole grid is turned round": lambda x: x.flip(1),
+}
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("words", GRIDS_WRONG)
+def test_mistakes_in_grids_are_named(words, batch_first):
+    x = grid(sequences())
+    actual = GRIDS_WRONG[words](x)
+    if not batch_first:
+        x, actual = x.transpose(0, 1), actual.transpose(0, 1)
+    message = said(assert_padded_equal, actual, x, LENGTHS, batch_first=batch_first)
+    assert words.lower() in message.lower()
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_padding_counts_only_if_asked(batch_first):
+    xs = sequences()
+    x, other = grid(xs), grid(xs, value=-5)
+    other[2, 3] = 8
+    if not batch_first:
+        x, other = x.transpose(0, 1), other.transpose(0, 1)
+    given = {"batch_first": batch_first}
+    assert_padded_equal(other, x, LENGTHS, **given)
+    assert_padded_equal(x, other, LENGTHS, padding_value=0, **given)
+    message = said(assert_padded_equal, other, x, LENGTHS, padding_value=-5, **given)
+    assert message.startswith(
+        "all real steps are equal, only the padding differs: 1 of 21 cells differ\n"
+        "first: sequence 2, step 3 (its length is 1): [8, 8, 8], expected [-5, -5, -5]")
+    assert "looks like" not in message
+
+
+@pytest.mark.parametrize(("wrong", "words"), [
+    (lambda xs: grid(xs), "You fill with 0 whatever padding_value says"),
+    (lambda xs: torch.stack([torch.cat([s, s[-1:].repeat(6 - len(s), 1)]) for s in xs]),
+     "After its end you repeat the last vector"),
+])
+def test_mistakes_in_the_padding_are_named(wrong, words):
+    xs = sequences()
+    message = said(assert_padded_equal, wrong(xs), grid(xs, value=-5), LENGTHS, batch_first=True,
+                   padding_value=-5)
+    assert "only the padding differs" in message
+    assert words in message
+
+
+def test_grids_of_other_widths_and_kinds():
+    xs = sequences()
+    x, wide = grid(xs), grid(xs, total=9)
+    assert_padded_equal(wide, x, LENGTHS, batch_first=True)
+    assert_padded_equal(x, wide, LENGTHS, batch_first=True)
+    message = said(assert_padded_equal, x, wide, LENGTHS, batch_first=True, padding_value=0)
+    assert "shape is (7, 6, 3), expected (7, 9, 3)" in message
+    assert "whatever total_length says" in message
+    for actual, words in [(xs, "expected a padded grid, got a list of 7"),
+                          (x.float(), "dtype is torch.float32"),
+                          (x[:, :5], "shape is (7, 5, 3), expected (7, 6, 3)"),
+                          (x[0, 0], "shape is (3,)"),
+                          (x[..., 0], "shape is (7, 6), expected (7, 6, 3)")]:
+        assert words in said(assert_padded_equal, actual, x, LENGTHS, batch_first=True)
+
+
+def test_empty_sequences():
+    xs = sequences([2, 0, 5, 1])
+    assert_sequences_equal(xs, xs)
+    assert "Each sequence runs backwards" in said(assert_sequences_equal, [x.flip(0) for x in xs],
+                                                  xs)
+    assert "2 sequences" not in said(assert_sequences_equal, [xs[i] for i in (2, 0, 3, 1)], xs)
+    x = grid(xs)
+    assert_padded_equal(x, x, [2, 0, 5, 1], batch_first=True, padding_value=0)
+    wrong = x.clone()
+    wrong[2, 4] = 9
+    assert "sequence 2, step 4 of 5" in said(assert_padded_equal, wrong, x, [2, 0, 5, 1],
+                                             batch_first=True)
+
+
+def test_empty_sequences_in_packed_batches():
+    xs = sequences([2, 0, 5, 1])
+    p = packed_with_empty(xs)
+    assert_packed_equal(p, packed_with_empty([x.clone() for x in xs]))
+    wrong = p.with_data(torch.cat(xs))
+    assert "sequence after sequence in the user's order" in said(assert_packed_equal, wrong, p)
+    wrong = packed_with_empty([x.flip(0) for x in xs])
+    assert "Each sequence runs backwards" in said(assert_packed_equal, wrong, p)
+    wrong = packed_with_empty([xs[0], xs[3], xs[2], xs[1]])
+    assert "sequence 1 has length 1, expected 0" in said(assert_packed_equal, wrong, p)
+
+
+# --- nothing is named by chance
+
+
+@given(strategies.batches(dtypes=(torch.float64, torch.int64)), st.randoms(use_true_random=False))
+def test_other_differences_get_no_name(batch, random):
+    """A single number that stood nowhere in the batch is not the work of any mistake."""
+    xs = [x.clone() for x in batch.sequences]
+    b = random.randrange(len(xs))
+    xs[b].view(-1)[random.randrange(xs[b].numel())] = 1234
+    p = rnn.pack_sequence(batch.sequences, enforce_sorted=False)
+    assert "looks like" not in said(assert_packed_equal,
+                                    rnn.pack_sequence(xs, enforce_sorted=False), p)
+    assert "looks like" not in said(assert_sequences_equal, xs, batch.sequences)
+    assert "looks like" not in said(assert_padded_equal, rnn.pad_sequence(xs),
+                                    rnn.pad_sequence(batch.sequences), batch.lengths)
+
+
+def test_constant_data_give_no_name():
+    """Where right and wrong look the same, nobody can tell them apart."""
+    xs = [torch.ones(n, 3) for n in LENGTHS]
+    p = rnn.pack_sequence(xs, enforce_sorted=False)
+    data = p.data.clone()
+    data[4] = 2
+    assert "looks like" not in said(assert_packed_equal, p._replace(data=data), p)
+
+
+def test_what_explains_most_is_named():
+    """With one short sequence, the grid turned round could be meant too: its row would be padding.
+
+    And padding of many values is none: only the longest sequence is turned round here.
+    """
+    xs = sequences([5, 1])
+    turned = [x.flip(0) for x in xs]
+    assert "Each sequence runs backwards" in said(
+        assert_packed_equal, rnn.pack_sequence(turned), rnn.pack_sequence(xs))
+    xs = sequences([2, 1, 5])
+    only = [torch.full((2, 3), 7.0).double() * torch.tensor([[1], [2]]), xs[1], xs[2].flip(0)]
+    assert "looks like" not in said(assert_sequences_equal, only, xs)
+
+
+def test_every_mistake_of_the_tables_is_right_nowhere():
+    """Each makes something else than the right batch of these lengths, or it could not be named."""
+    truth = lookalikes.Truth.of(torch.cat(sequences()), LENGTHS, differences.Close(0, 0))
+    right = truth.grid()
+    for hint, (x,) in lookalikes._answers(lookalikes.GRIDS, right, truth.lengths):
+        assert not torch.equal(x[truth.mask], truth.labels), hint
