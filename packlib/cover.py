@@ -16,12 +16,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
-from torch import _VF, Tensor
+from torch import Tensor
 from torch.nn import functional as F
 
+from packlib import dense
+from packlib.cells import lstm_layer
+from packlib.dense import Run
+from packlib.layer_ops import replay
 from packlib.layout import Layout
 from packlib.ops import put, take
 
@@ -62,8 +67,8 @@ def _cover(layout: Layout, cost: Cost) -> list[Rectangle]:
     wasted = len(sizes) * sizes[0] - sizes.sum()
     if wasted * cost.cell <= cost.call:  # a second call costs more than all the padding
         return [_rectangle(layout, 0, len(sizes))]
-    starts = np.flatnonzero(np.diff(sizes, prepend=sizes[0] + 1))  # where batch_sizes falls
-    ends = np.append(starts[1:], len(sizes))
+    ends = np.append(np.flatnonzero(sizes[1:] != sizes[:-1]) + 1, len(sizes))
+    starts = np.append(0, ends[:-1])  # where batch_sizes falls
     cuts = _cheapest(starts, ends, sizes[starts], cost)
     return [_rectangle(layout, int(starts[a]), int(ends[b - 1])) for a, b in cuts]
 
@@ -103,36 +108,92 @@ def lstm(layout: Layout, cost: Cost, data: Tensor, h0: Tensor, c0: Tensor, w_ih:
 
     Rows and states are longest sequence first; ``cost`` chooses the cover.
     """
-    rectangles = cover(layout, cost)
-    rest = [w for w in (w_hh, b_ih, b_hh) if w is not None]
-    if any(r.inner for r in rectangles):
-        braked = torch.cat([w_ih, _brake([w_ih, *rest])], 1)
-    outputs, ended, h, c = [], [], h0, c0
-    if rectangles[0].size < len(h0):  # the sequences without a step
-        (h, *h_ended), (c, *c_ended) = (s.tensor_split([rectangles[0].size]) for s in (h0, c0))
-        ended.append((*h_ended, *c_ended))
+    rectangles, tensors = cover(layout, cost), (data, h0, c0, w_ih, w_hh, b_ih, b_hh)
+    if torch.is_grad_enabled():
+        return _Covered.apply(layout, rectangles, *tensors)
+    return _forward(rectangles, False, tensors)[0]
+
+
+class _Covered(torch.autograd.Function):
+    """The rectangles one after the other; backward from the last to the first."""
+
+    @staticmethod
+    def forward(ctx: Any, layout: Layout, rectangles: list[Rectangle],  # type: ignore[override]
+                *tensors: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        outputs, runs, braked = _forward(rectangles, any(ctx.needs_input_grad), tensors)
+        ctx.layout, ctx.rectangles, ctx.graphs = layout, rectangles, [run.graph for run in runs]
+        ctx.save_for_backward(*tensors, braked, *(tensor for run in runs for tensor in run[:-1]))
+        return outputs
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
+        inputs, braked, kept = ctx.saved_tensors[:7], ctx.saved_tensors[7], ctx.saved_tensors[8:]
+        if torch.is_grad_enabled():
+            return None, None, *replay(lstm_layer, ctx.layout, inputs, grads)
+        each = len(kept) // len(ctx.graphs)
+        runs = [Run._make([*kept[i * each:(i + 1) * each], graph])
+                for i, graph in enumerate(ctx.graphs)]
+        weights = [w.detach() for w in inputs[3:] if w is not None]
+        found = _backward(ctx.rectangles, runs, weights, braked, grads,
+                          need_data=ctx.needs_input_grad[2])
+        return None, None, *found, *[None] * (len(inputs) - len(found))
+
+
+def _forward(rectangles: list[Rectangle], training: bool,
+             tensors: Sequence[Tensor | None]
+             ) -> tuple[tuple[Tensor, Tensor, Tensor], list[Run], Tensor]:
+    """Output and last states; each rectangle's run; the input's weights, with a brake if used."""
+    data, h0, c0, *weights = (t.detach() for t in tensors if t is not None)
+    braked = _braked(weights) if any(r.inner for r in rectangles) else weights[0]
+    h_n, c_n = h0.clone(), c0.clone()  # row by row the last states; empty sequences keep these
+    outputs, runs, h, c = [], [], h0[:rectangles[0].size], c0[:rectangles[0].size]
     for r, rows in zip(rectangles, data.split([r.count for r in rectangles]), strict=True):
         if r.inner is None:
-            x = rows.view(r.steps, r.size, -1)
-            output, h, c = _dense(x, h, c, [w_ih, *rest])
-            outputs.append(output.flatten(0, 1))
+            run = dense.forward(rows.view(r.steps, r.size, -1), h, c, weights, training)
+            h, output = run.h_n, run.output.flatten(0, 1)
         else:
             cells = r.inner.padded(r.steps, False, data.device)
             x = _marked(rows, cells, r.steps * r.size).view(r.steps, r.size, -1)
-            output, _, c = _dense(x, h, c, [braked, *rest])
-            grid = output.flatten(0, 1)
-            outputs.append(take(grid, cells))
-            h = grid.index_select(0, r.inner.last(data.device))
-        if r.following < r.size:
-            cut = [r.following, r.size - r.following]
-            (h, h_ended), (c, c_ended) = h.split(cut), c.split(cut)
-            ended.append((h_ended, c_ended))
-    h_n, c_n = (_joined(pieces[::-1]) for pieces in zip(*ended, strict=True))
-    return _joined(outputs), h_n, c_n
+            run = dense.forward(x, h, c, [braked, *weights[1:]], training)
+            grid = run.output.flatten(0, 1)
+            h, output = grid.index_select(0, r.inner.last(data.device)), take(grid, cells)
+        h_n[:r.size], c_n[:r.size] = h, run.c_n
+        h, c = h[:r.following], run.c_n[:r.following]
+        outputs.append(output)
+        runs.append(run)
+    # a copy even of one, which the caller may change while the kernel still wants its own
+    output = torch.cat(outputs) if training or len(outputs) > 1 else outputs[0]
+    return (output, h_n, c_n), runs, braked
 
 
-def _joined(pieces: Sequence[Tensor]) -> Tensor:
-    return pieces[0] if len(pieces) == 1 else torch.cat(tuple(pieces))
+def _backward(rectangles: list[Rectangle], runs: list[Run], weights: list[Tensor],
+              braked: Tensor, grads: Sequence[Tensor],
+              need_data: bool) -> list[Tensor | None]:
+    """Gradients of data, h0, c0 and the weights from those of output, h_n and c_n."""
+    d_output, dh, dc = grads[0], grads[1].clone(), grads[2].clone()
+    d_data: list[Tensor] = []
+    d_weights: list[Tensor] = []
+    pieces = d_output.split([r.count for r in rectangles])
+    for r, run, d_rows in list(zip(rectangles, runs, pieces, strict=True))[::-1]:
+        live, live_c = dh[:r.size], dc[:r.size]
+        if r.inner is None:
+            d_x, d_h, d_c, *found = dense.backward(
+                run, weights, d_rows.reshape(run.output.shape), live, live_c)
+        else:
+            cells, last = (r.inner.padded(r.steps, False, dh.device), r.inner.last(dh.device))
+            grid = put(d_rows, cells, r.steps * r.size).index_add_(0, last, live)
+            d_x, d_h, d_c, *found = dense.backward(
+                run, [braked, *weights[1:]], grid.view(run.output.shape), torch.zeros_like(live),
+                live_c)
+            found[0] = found[0][:, :-1]  # not the brake
+        live.copy_(d_h)
+        live_c.copy_(d_c)
+        d_weights = found if not d_weights else [a + b for a, b in zip(d_weights, found,
+                                                                       strict=True)]
+        if need_data:
+            d_rows = d_x.flatten(0, 1)
+            d_data.append(d_rows if r.inner is None else take(d_rows, cells)[:, :-1])
+    return [torch.cat(d_data[::-1]) if need_data else None, dh, dc, *d_weights]
 
 
 def _marked(rows: Tensor, cells: Tensor, total: int) -> Tensor:
@@ -140,20 +201,14 @@ def _marked(rows: Tensor, cells: Tensor, total: int) -> Tensor:
     return put(F.pad(rows, (0, 1)), cells, total, 1)
 
 
-def _brake(weights: list[Tensor]) -> Tensor:
-    """The weights (4H, 1) of the column that marks padding.
+def _braked(weights: list[Tensor]) -> Tensor:
+    """The input's weights with one more column, (4H, F + 1), for the one that marks padding.
 
-    There the input is 1 and h lies in -1..1, so no gate is larger than its weights' sum.
+    There the input is 1 and h lies in -1..1, so no gate is larger than the sum of all weights.
     """
     size = len(weights[0]) // 4
-    with torch.no_grad():
-        most = torch.stack([w[:2 * size].abs().view(2 * size, -1).sum(1) for w in weights]).sum(0)
-        pull = (BRAKE + most.max()).expand(size)
-        return torch.cat([-pull, pull, pull.new_zeros(2 * size)])[:, None]
-
-
-def _dense(x: Tensor, h: Tensor, c: Tensor, weights: list[Tensor]) -> tuple[Tensor, ...]:
-    state = (h.unsqueeze(0).contiguous(), c.unsqueeze(0).contiguous())
-    output, h_n, c_n = _VF.lstm(x, state, weights, len(weights) == 4, 1, 0.0,
-                                torch.is_grad_enabled(), False, False)
-    return output, h_n[0], c_n[0]
+    pull = BRAKE + sum(torch.linalg.vector_norm(w, 1) for w in weights)
+    braked = F.pad(weights[0], (0, 1))
+    braked[:size, -1] = -pull
+    braked[size:2 * size, -1] = pull
+    return braked

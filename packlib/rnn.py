@@ -69,8 +69,8 @@ class _Packed(torch.nn.RNNBase):
             dtype = torch.get_autocast_dtype(kind)
             with torch.autocast(kind, enabled=False):
                 return self._run(packed.map(lambda data: data.to(dtype)),
-                                 tuple(s.to(dtype) for s in states))
-        return self._run(packed, states)
+                                 tuple(s.to(dtype) for s in states), hx is not None)
+        return self._run(packed, states, hx is not None)
 
     def _run_torch(self, packed: PackedSequence, states: tuple[Tensor, ...],
                    given: bool) -> tuple[Any, Any]:
@@ -88,9 +88,10 @@ class _Packed(torch.nn.RNNBase):
     def _as_hx(self, states: tuple[Tensor, ...]) -> Any:
         return states if self.mode == "LSTM" else states[0]
 
-    def _run(self, packed: PackedSequence, states: tuple[Tensor, ...]) -> tuple[Any, Any]:
+    def _run(self, packed: PackedSequence, states: tuple[Tensor, ...],
+             given: bool) -> tuple[Any, Any]:
         order, inverse = whole_order(packed), packed.unsorted_indices
-        if order is not None:
+        if given and order is not None:
             states = tuple(s.index_select(1, order) for s in states)
         data, last = self._run_layers(packed, states)
         if inverse is not None:

@@ -2,11 +2,13 @@
 
 import itertools
 
+import oracle
 import pytest
 import torch
 from torch import nn
 
 import packlib
+from packlib.cover import Cost
 
 LENGTHS = [2, 4, 1, 4, 3]  # B = 5; the order is no inverse of itself; B != layers * directions
 FEATURES, HIDDEN, PROJ = 3, 6, 4
@@ -200,19 +202,27 @@ def test_a_list_is_refused_with_the_way_out(name):
             layer(value)
 
 
-def test_the_number_of_kernels_follows_the_steps_alone():
+def kernels(layer, lengths):
+    packed = packlib.pack_sequence([torch.randn(n, FEATURES) for n in lengths], False)
+    layer.zero_grad()  # otherwise the second call adds its gradients to the first's
+    with oracle.Work() as work:
+        layer(packed)[0].data.sum().backward()
+    return len(work.names)
+
+
+@pytest.mark.parametrize("route", ["plain", "hoisted"])
+def test_the_number_of_kernels_follows_the_steps_alone(route):
     """Not the sequences, nor their lengths: a step is one step for all."""
-    from oracle import Work
-
-    def count(lengths):
-        layer = packlib.LSTM(FEATURES, HIDDEN)
-        packed = packlib.pack_sequence([torch.randn(n, FEATURES) for n in lengths], False)
-        with Work() as work:
-            layer(packed)[0].data.sum().backward()
-        return len(work.names)
-
-    assert count([8, 8, 8]) == count([8] * 20)
-    per_step = count([9] * 3) - count([8] * 3)
-    assert count([40] * 3) == count([8] * 3) + 32 * per_step
+    layer = packlib.LSTM(FEATURES, HIDDEN, route=route)
+    assert kernels(layer, [8, 8, 8]) == kernels(layer, [8] * 20)
+    per_step = kernels(layer, [9] * 3) - kernels(layer, [8] * 3)
+    assert kernels(layer, [40] * 3) == kernels(layer, [8] * 3) + 32 * per_step
     # Where sequences end, h and c are split, and joined again backward: 4 kernels, once.
-    assert count(list(range(1, 9))) <= count([8] * 3) + 7 * 4
+    assert kernels(layer, list(range(1, 9))) <= kernels(layer, [8] * 3) + 7 * 4
+
+
+def test_the_number_of_kernels_of_a_cover_follows_its_rectangles(monkeypatch):
+    layer = packlib.LSTM(FEATURES, HIDDEN, route="cover")
+    monkeypatch.setattr("packlib.rnn.cover_cost", lambda data, w_hh: Cost(10**6, 0, 1))
+    assert kernels(layer, [8] * 3) == kernels(layer, [40] * 7) <= 30
+    assert kernels(layer, [2, 5, 1]) == kernels(layer, list(range(1, 50))) <= 60
