@@ -19,6 +19,7 @@ from torch.nn.utils import rnn as torch_rnn
 from packlib import cover, layer_ops, traced
 from packlib.cells import gru_layer, lstm_layer, rnn_layer
 from packlib.ops import take
+from packlib.packing import pack_padded_sequence, pad_packed_sequence
 from packlib.routes import ROUTES, choose, cover_cost
 from packlib.sequence import PackedSequence, whole_order
 
@@ -33,23 +34,28 @@ class _Packed(torch.nn.RNNBase):
         self.route = route
         self._check_route()
 
-    def forward(self, input: Any, hx: Any = None) -> Any:
+    def forward(self, input: Any, hx: Any = None, *, lengths: Any = None) -> Any:
         """Run over ``input`` and return the outputs and the last states.
 
         Args:
             input: packed data (N, F), or a plain tensor as torch takes it.
             hx: first states (layers * directions, B, H), rows in the user's order; ``batch_first``
                 does not touch them. Zeros if None. ``(h0, c0)`` for LSTM.
+            lengths: (B,) of a padded input (T, B, F), or (B, T, F) if ``batch_first``, in any
+                order: it is packed, run and padded again.
 
         Returns:
-            Packed outputs (N, directions * H), and the states in the shape of ``hx``. Under
-            autocast they are computed, and given, in autocast's dtype. The last states of an empty
-            sequence are its first ones.
+            Outputs in the form of the input, packed (N, directions * H) or padded with 0 to the
+            input's T, and the states in the shape of ``hx``. Under autocast they are computed, and
+            given, in autocast's dtype. The last states of an empty sequence are its first ones.
 
         Raises:
             RuntimeError: features, hidden sizes or devices do not fit.
-            ValueError: dtypes differ.
+            ValueError: dtypes differ, or a length is beyond the input's T.
+            TypeError: the input is of another kind, or has no use for ``lengths``.
         """
+        if lengths is not None:
+            return self._run_padded(input, hx, lengths)
         if not isinstance(input, torch_rnn.PackedSequence):
             if not isinstance(input, Tensor):
                 raise TypeError(f"input must be a Tensor or a PackedSequence, got "
@@ -71,6 +77,19 @@ class _Packed(torch.nn.RNNBase):
                 return self._run(packed.map(lambda data: data.to(dtype)),
                                  tuple(s.to(dtype) for s in states), hx is not None)
         return self._run(packed, states, hx is not None)
+
+    def _run_padded(self, input: Any, hx: Any, lengths: Any) -> tuple[Any, Any]:
+        if not isinstance(input, Tensor) or input.dim() != 3:
+            found = (f"shape {tuple(input.shape)}" if isinstance(input, Tensor) else
+                     type(input).__name__)
+            raise TypeError("lengths are for a padded input of 3 dimensions, "
+                            f"{'(B, T, F)' if self.batch_first else '(T, B, F)'}, got {found}"
+                            + ("; a PackedSequence knows its lengths"
+                               if isinstance(input, torch_rnn.PackedSequence) else ""))
+        packed = pack_padded_sequence(input, lengths, self.batch_first, enforce_sorted=False)
+        output, last = self.forward(packed, hx)  # not self(...): hooks run once
+        total = input.shape[1] if self.batch_first else input.shape[0]
+        return pad_packed_sequence(output, self.batch_first, total_length=total)[0], last
 
     def _run_torch(self, packed: PackedSequence, states: tuple[Tensor, ...],
                    given: bool) -> tuple[Any, Any]:

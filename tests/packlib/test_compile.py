@@ -62,6 +62,18 @@ def fresh_compiler():
 
 @NEW_TORCH
 @pytest.mark.parametrize("name", ["RNN", "GRU", "LSTM"])
+def test_padded_input_with_lengths_compiles(name):
+    layer = getattr(packlib, name)(FEATURES, HIDDEN, batch_first=True, bidirectional=True)
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    for lengths in SETS[:3]:
+        x, counts = batch(lengths)
+        found, expected = (run(x, lengths=counts) for run in (compiled, layer))
+        assert found[0].shape == (*x.shape[:2], 2 * HIDDEN)
+        same([found[0], *found[1]], [expected[0], *expected[1]])
+
+
+@NEW_TORCH
+@pytest.mark.parametrize("name", ["RNN", "GRU", "LSTM"])
 def test_one_graph_equal_to_eager_and_no_new_one_for_new_lengths(name):
     model = Model(name, bidirectional=True, num_layers=2)
     counter = CompileCounterWithBackend("aot_eager")

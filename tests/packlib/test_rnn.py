@@ -202,6 +202,52 @@ def test_a_list_is_refused_with_the_way_out(name):
             layer(value)
 
 
+@pytest.mark.parametrize("batch_first", [True, False], ids=["(B, T, F)", "(T, B, F)"])
+@pytest.mark.parametrize("given", [True, False], ids=["h0", "no h0"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_padded_input_with_lengths(kind, given, batch_first):
+    """As torch's pack, layer and pad; what stands in the padding never matters."""
+    options = {"num_layers": 2, "bidirectional": True, "batch_first": batch_first}
+    ours, theirs = pair(kind, **options)
+    x = torch.full((5, 7, FEATURES), float("nan"), dtype=torch.float64)
+    for b, n in enumerate(LENGTHS):
+        x[b, :n] = torch.randn(n, FEATURES)
+    x = (x if batch_first else x.transpose(0, 1)).requires_grad_()
+    states = first_states(ours) if given else None
+    output, last = ours(x, states, lengths=torch.tensor(LENGTHS))
+    packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor(LENGTHS), batch_first, False)
+    expected, expected_last = theirs(packed, states)
+    expected, _ = nn.utils.rnn.pad_packed_sequence(expected, batch_first, total_length=7)
+    grads = []
+    for result, final, layer in ((output, last, ours), (expected, expected_last, theirs)):
+        loss = result.pow(2).sum() + sum(s.pow(3).sum() for s in flat(final))
+        grads.append(torch.autograd.grad(loss, [x, *layer.parameters()]))
+    for one, other in zip([output, *flat(last), *grads[0]],
+                          [expected, *flat(expected_last), *grads[1]], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+
+
+def test_padded_input_is_one_call_for_hooks():
+    layer, calls = packlib.GRU(FEATURES, HIDDEN), []
+    layer.register_forward_hook(lambda module, given, result: calls.append(result))
+    layer(torch.zeros(6, 2, FEATURES), lengths=[6, 4])
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize(("given", "lengths", "error", "words"), [
+    (packlib.pack_sequence([torch.zeros(2, FEATURES)]), [2], TypeError, "knows its lengths"),
+    (torch.zeros(6, FEATURES), [6], TypeError, r"\(T, B, F\), got shape \(6, 3\)"),
+    ([torch.zeros(2, FEATURES)], [2], TypeError, "got list"),
+    (torch.zeros(6, 2, FEATURES), [7, 4], ValueError, r"lengths\[0\]=7"),
+    (torch.zeros(2, 6, FEATURES), [2, 2], RuntimeError, "batch_first=True"),
+    (torch.zeros(6, 2, FEATURES), [6, 0], RuntimeError, "greater than 0"),
+    (torch.zeros(6, 2, 5), [6, 4], RuntimeError, "Expected 3, got 5"),
+])
+def test_lengths_that_cannot_be(given, lengths, error, words):
+    with pytest.raises(error, match=words):
+        packlib.GRU(FEATURES, HIDDEN)(given, lengths=lengths)
+
+
 def kernels(layer, lengths):
     packed = packlib.pack_sequence([torch.randn(n, FEATURES) for n in lengths], False)
     layer.zero_grad()  # otherwise the second call adds its gradients to the first's
