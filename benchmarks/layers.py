@@ -4,6 +4,10 @@ ours.
 torch has two ways to treat a ragged batch: packed, and padded with the last states gathered
 afterwards. The second is the faster one for small LSTMs on a CPU. Each side gets the batch as its
 own pack_padded_sequence gives it; what packlib plans for a layer is planned anew in each call.
+
+Two more figures say where a floor is. ``gemm``: the part of packlib's time that its matrix products
+would take at the speed of one large product, measured in the same run. ``kernel``: the part that
+the dense kernels take which an LSTM's cover calls, by themselves.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import torch
 from race import THREADS, geometric_mean, lengths, race, save
 
 import packlib
+from packlib import cover, dense, routes
 
 CASES = [(16, 50, 32, 32), (32, 100, 64, 64), (32, 100, 64, 128), (64, 100, 256, 256),
          (16, 400, 128, 128), (128, 50, 512, 512)]  # sequences, longest, features, hidden
@@ -52,6 +57,50 @@ def rivals(name: str, task: str, case: tuple[int, int, int, int], kind: str,
     return {key: step(run, ours.get(key, theirs)) for key, run in runs.items()}
 
 
+GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+
+
+def products(name: str, task: str, case: tuple[int, int, int, int], rows: int) -> float:
+    """Floating point operations of the matrix products; the input asks for no gradient."""
+    _, _, features, hidden = case
+    forward = 2 * rows * GATES[name] * hidden * (features + hidden)
+    again = 2 * rows * GATES[name] * hidden * hidden  # from each step to the one before
+    return forward if task == "inference" else 2 * forward + again
+
+
+def large_product() -> tuple[Callable[[], object], float]:
+    a, b = torch.randn(2048, 512), torch.randn(512, 2048)
+    return lambda: a @ b, 2.0 * 2048 * 512 * 2048
+
+
+def kernels(task: str, case: tuple[int, int, int, int], kind: str) -> Callable[[], object] | None:
+    """The dense kernels of the cover alone, None if the hoisted loop is chosen."""
+    size, longest, features, hidden = case
+    training = task == "training step"
+    packed = packlib.pack_padded_sequence(torch.randn(size, longest, features),
+                                          lengths(kind, size, longest), True, False)
+    weights = [p.detach() for p in packlib.LSTM(features, hidden).parameters()]
+    layout, data = packed.layout, packed.data
+    with torch.set_grad_enabled(training):
+        if routes.choose("LSTM", layout, data, weights[1], False) != "cover":
+            return None
+        rectangles = cover.cover(layout, routes.cover_cost(data, weights[1]))
+    inputs = []
+    for r in rectangles:
+        column = 0 if r.inner is None else 1
+        w_ih = torch.randn(4 * hidden, features + column)
+        inputs.append((torch.randn(r.steps, r.size, features + column),
+                       *torch.randn(2, r.size, hidden), [w_ih, *weights[1:]]))
+
+    def run() -> None:
+        for given in inputs:
+            done = dense.forward(*given, training)
+            if training:
+                dense.backward(done, given[3], done.output, done.h_n, done.c_n)
+
+    return run
+
+
 def training_step(run: Callable[[], torch.Tensor], layer: torch.nn.Module) -> Callable[[], None]:
     def step() -> None:
         layer.zero_grad()
@@ -65,21 +114,29 @@ def inference(run: Callable[[], torch.Tensor], layer: torch.nn.Module) -> Callab
 
 
 def measure(tasks: list[tuple[str, str]], cases: list[tuple[int, int, int, int]], rounds: int,
-            routes: list[str]) -> tuple[list[dict], dict[str, float]]:
+            ways: list[str]) -> tuple[list[dict], dict[str, float]]:
     rows: list[dict] = []
     for name, task in tasks:
         for case in cases:
             for kind in KINDS:
-                times = race(rivals(name, task, case, kind, routes), rounds, least_ms=20)
+                product, operations = large_product()
+                alone = kernels(task, case, kind) if name == "LSTM" else None
+                times = race({**rivals(name, task, case, kind, ways), "product": product,
+                              **({"kernels": alone} if alone else {})}, rounds, least_ms=20)
                 better = min(times["packed"], times["padded"])
                 row = {"layer": name, "task": task, "case": case, "lengths": kind,
                        "over_packed": round(times["packed"] / times["auto"], 2),
                        "over_better": round(better / times["auto"], 2)}
+                needed = products(name, task, case, int(lengths(kind, case[0], case[1]).sum()))
+                row["gemm"] = round(needed / operations * times["product"] / times["auto"], 2)
+                if alone:
+                    row["kernel"] = round(times["kernels"] / times["auto"], 2)
                 rows.append(row)
-                others = "  ".join(f"{route} {better / times[route]:.2f}" for route in routes[1:])
+                others = "  ".join(f"{route} {better / times[route]:.2f}" for route in ways[1:])
                 print(f"{name:4} {task:13} {case!s:>20} {kind:8} torch packed / packlib "
                       f"{row['over_packed']:6.2f}   better of torch / packlib "
-                      f"{row['over_better']:5.2f}   {others}", flush=True)
+                      f"{row['over_better']:5.2f}   gemm {row['gemm']:.2f}   kernel "
+                      f"{row.get('kernel', '-')}   {others}", flush=True)
     return rows, summarise(rows)
 
 

@@ -1,7 +1,7 @@
 """One dense batch through an LSTM's fused kernel, forward and backward as two plain calls.
 
-Called through autograd the same kernels cost half as much again for small batches, and their
-gradients could not be differentiated.
+A cover calls them itself, since autograd's bookkeeping around each rectangle costs as much as the
+kernel of a small one.
 """
 
 from __future__ import annotations

@@ -102,9 +102,11 @@ def _large(like: Tensor, shape: tuple[int, ...]) -> bool:
 def _fresh(like: Tensor, shape: tuple[int, ...], make: Callable[..., Any]) -> Tensor:
     """A tensor on the CPU in numpy's memory; of ``np.zeros``, what is never written costs nothing.
     """
-    memory = torch.from_numpy(make(math.prod(shape) * like.element_size(), dtype=np.uint8))
+    size = math.prod(shape) * like.element_size()
+    raw = make(size + 64, dtype=np.uint8)
+    aligned = raw[-raw.ctypes.data % 64:][:size]  # to whole cache lines, as torch's memory is
     return torch.empty(0, dtype=like.dtype).set_(  # type: ignore[call-overload]
-        memory.untyped_storage(), 0, shape)
+        torch.from_numpy(aligned).untyped_storage(), 0, shape)
 
 
 take_op = torch.library.custom_op("packlib::take", _gather, mutates_args=())

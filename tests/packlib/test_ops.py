@@ -258,6 +258,7 @@ def test_large_results(dtype, value, monkeypatch):
     monkeypatch.setattr(ops, "LARGE", 1)
     large = ops.put(data, ROWS, 6, value), ops.take(data, ROWS[:2] - ROWS[:2] // 2)
     for one, other in zip(small, large, strict=True):
+        assert other.data_ptr() % 64 == 0
         oracle.same(one, other)
         (gradient,) = torch.autograd.grad(one.abs().sum(), data)
         oracle.same(torch.autograd.grad(other.abs().sum(), data)[0], gradient)

@@ -54,8 +54,6 @@ def test_fast_routes_equal_torch_on_drawn_lengths(kind, route, lengths):
 def test_gradients_can_be_differentiated_again(kind, route, dtype):
     """A penalty on the gradient's norm: the gradients of that, against torch's."""
     found = []
-    if route == "torch" and "LSTM" in kind and dtype == torch.float32:
-        pytest.skip("torch's own fused kernel has no second derivative")
     ours, theirs = forced(kind, route, dtype)
     for layer, module in ((ours, packlib), (theirs.double(), nn.utils.rnn)):
         torch.manual_seed(0)
