@@ -208,6 +208,7 @@ def _braked(weights: list[Tensor]) -> Tensor:
     """
     size = len(weights[0]) // 4
     pull = BRAKE + sum(torch.linalg.vector_norm(w, 1) for w in weights)
+    pull = pull.clamp(max=torch.finfo(pull.dtype).max / 4)  # infinity times 0 would be no number
     braked = F.pad(weights[0], (0, 1))
     braked[:size, -1] = -pull
     braked[size:2 * size, -1] = pull

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import packlib
 from packlib import cover
 from packlib.cover import Cost
 from packlib.layout import Layout
@@ -73,3 +74,15 @@ def test_the_brake_holds_whatever_the_weights(scale):
                      for cost in (Cost(1000, 0, 1), Cost(0, 0, 1)))
     for found, expected in zip(padded, exact, strict=True):
         torch.testing.assert_close(found, expected)
+
+
+def test_the_brake_is_a_number_in_half_precision():
+    """The weights of a wide layer add up to more than half precision can hold."""
+    layer = packlib.LSTM(64, 64, route="cover").half()
+    with torch.no_grad():
+        layer.weight_ih_l0.mul_(100)
+    packed = packlib.pack_sequence([torch.randn(3, 64).half(), torch.randn(2, 64).half()])
+    output, (h_n, c_n) = layer(packed)
+    expected, states = torch.nn.LSTM.forward(layer, packed)
+    torch.testing.assert_close(output.data, expected.data, rtol=0.01, atol=0.01)
+    torch.testing.assert_close((h_n, c_n), states, rtol=0.01, atol=0.01)
