@@ -20,7 +20,7 @@ from packlib import cover, layer_ops, traced
 from packlib.cells import gru_layer, lstm_layer, rnn_layer
 from packlib.ops import take
 from packlib.routes import ROUTES, choose, cover_cost
-from packlib.sequence import PackedSequence, whole_order
+from packlib.sequence import PackedSequence, same_shape, whole_order
 
 
 class _Packed(torch.nn.RNNBase):
@@ -61,8 +61,8 @@ class _Packed(torch.nn.RNNBase):
         self._check_data(packed.data)
         states = self._first_states(packed, hx)
         self._check_route()  # it may have been set since
-        kernel = packed.data.is_cuda and not torch.compiler.is_compiling()  # cuDNN has its own
-        if self.route == "torch" or (self.route == "auto" and kernel):
+        if not torch.compiler.is_compiling() and (  # which cannot take torch's layers
+                self.route == "torch" or (self.route == "auto" and packed.data.is_cuda)):
             return self._run_torch(packed, states, hx is not None)
         kind = packed.device.type
         if torch.is_autocast_enabled(kind):
@@ -75,7 +75,7 @@ class _Packed(torch.nn.RNNBase):
     def _run_torch(self, packed: PackedSequence, states: tuple[Tensor, ...],
                    given: bool) -> tuple[Any, Any]:
         """torch's layer, which knows no empty sequences: they and their states stay aside."""
-        if torch.compiler.is_compiling() or not packed.layout.num_empty:
+        if not packed.layout.num_empty:
             output, last = self._torch_forward(packed, self._as_hx(states) if given else None)
             return packed.with_data(output.data), last
         numbers = torch.from_numpy(packed.layout.without_empty[1]).to(packed.device)
@@ -167,7 +167,7 @@ class _Packed(torch.nn.RNNBase):
         self._check_kind("input", data)
 
     def _first_states(self, packed: PackedSequence, hx: Any) -> tuple[Tensor, ...]:
-        size = self.num_layers * (2 if self.bidirectional else 1), _num_sequences(packed)
+        size = self.num_layers * (2 if self.bidirectional else 1), packed.num_sequences
         sizes = [(*size, self.proj_size or self.hidden_size)]
         if self.mode == "LSTM":
             sizes.append((*size, self.hidden_size))
@@ -179,7 +179,7 @@ class _Packed(torch.nn.RNNBase):
         for name, state, expected in zip(("h0", "c0"), states, sizes, strict=False):
             if not isinstance(state, Tensor):
                 raise TypeError(f"{name} must be a Tensor, got {type(state).__name__}")
-            if tuple(state.shape) != expected:
+            if not same_shape(state.shape, expected):
                 what = "hidden" if name == "h0" else "cell"
                 raise RuntimeError(
                     f"Expected {what} size {expected}, got {list(state.shape)}: {name} is always "
@@ -200,17 +200,10 @@ class _Packed(torch.nn.RNNBase):
                                 if not tensor.is_floating_point() else ""))
 
 
-def _num_sequences(packed: PackedSequence) -> int:
-    if torch.compiler.is_compiling():
-        return traced.num_sequences(packed)
-    return packed.num_sequences
-
-
 def _turn(packed: PackedSequence) -> Tensor:
     """Rows that turn each sequence round."""
     if torch.compiler.is_compiling():
-        turned = traced.turn_op(packed.batch_sizes, packed.data.shape[0])
-        return turned.to(packed.data.device)
+        return traced.turn(packed)
     return packed.layout.reversed(packed.device)
 
 
