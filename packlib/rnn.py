@@ -126,6 +126,9 @@ class _Packed(torch.nn.RNNBase):
         relu = self.mode == "RNN_RELU"
         if route == "cover":
             return cover.lstm(packed.layout, cover_cost(data, weights[1]), *given)
+        if self.mode == "LSTM":
+            w_hr = getattr(self, "weight_hr" + suffix, None)
+            given.append(None if w_hr is None else w_hr.to(data.dtype))
         if route == "hoisted":
             if self.mode == "LSTM":
                 return layer_ops.lstm(packed.batch_sizes, *given)[:3]
@@ -134,8 +137,6 @@ class _Packed(torch.nn.RNNBase):
             return layer_ops.rnn(packed.batch_sizes, *given, relu)
         layout = packed.layout
         if self.mode == "LSTM":
-            w_hr = getattr(self, "weight_hr" + suffix, None)
-            given.append(None if w_hr is None else w_hr.to(data.dtype))
             return lstm_layer(layout, *given)
         return gru_layer(layout, *given) if self.mode == "GRU" else rnn_layer(layout, relu, *given)
 
@@ -150,8 +151,6 @@ class _Packed(torch.nn.RNNBase):
     def _route_of(self, packed: PackedSequence, data: Tensor, w_hh: Tensor) -> str:
         """What "auto" stands for, in one direction of one layer."""
         if torch.compiler.is_compiling():
-            if self.proj_size:
-                raise ValueError("an LSTM with proj_size cannot be compiled over packed input")
             return "hoisted"  # the operators; what fits best depends on values
         if self.route == "auto":
             return choose(self.mode, packed.layout, data, w_hh, self.proj_size > 0)

@@ -88,8 +88,8 @@ class PackedSequence(torch_rnn.PackedSequence):
     @property
     def layout(self) -> Layout:
         """Where each step of each sequence lies; made once and kept."""
-        eager_only("PackedSequence.layout", "the functions of packlib find it again by themselves")
         if "_layout" not in self.__dict__:
+            eager_only("PackedSequence.layout", "packlib's functions find it again by themselves")
             self.__dict__["_layout"] = layout_of(self)
         return self.__dict__["_layout"]
 
