@@ -137,7 +137,7 @@ class Layout:
     def num_steps(self) -> int:
         return len(self.batch_sizes)
 
-    @property
+    @cached_property
     def num_empty(self) -> int:
         """How many sequences have no step."""
         return len(self.lengths) - int(self.batch_sizes[0])

@@ -19,7 +19,7 @@ from packlib.alike import check_same_layout
 from packlib.layout import Ints, Layout
 from packlib.ops import take
 from packlib.planning import refuse_empty
-from packlib.sequence import PackedSequence, layout_of, same_shape
+from packlib.sequence import PackedSequence, layout_of
 
 Where = Layout | traced.Rows
 
@@ -206,7 +206,7 @@ def _check_attention(layout: Where, query: Tensor, keys: Tensor, values: Tensor)
         raise ValueError("keys must have data (N, F) and values (N, V), got "
                          f"{tuple(keys.shape)} and {tuple(values.shape)}")
     size, features = layout.num_sequences, keys.shape[1]
-    if query.dim() not in (2, 3) or not same_shape(
+    if query.dim() not in (2, 3) or not traced.same_shape(
             (query.shape[0], query.shape[-1]), (size, features)):
         raise ValueError(f"query must be (B, F) or (B, Q, F) with B={size}, F={features}, got "
                          f"{tuple(query.shape)}")

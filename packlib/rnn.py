@@ -20,7 +20,7 @@ from packlib import cover, layer_ops, traced
 from packlib.cells import gru_layer, lstm_layer, rnn_layer
 from packlib.ops import take
 from packlib.routes import ROUTES, choose, cover_cost
-from packlib.sequence import PackedSequence, same_shape, whole_order
+from packlib.sequence import PackedSequence, whole_order
 
 
 class _Packed(torch.nn.RNNBase):
@@ -178,7 +178,7 @@ class _Packed(torch.nn.RNNBase):
         for name, state, expected in zip(("h0", "c0"), states, sizes, strict=False):
             if not isinstance(state, Tensor):
                 raise TypeError(f"{name} must be a Tensor, got {type(state).__name__}")
-            if not same_shape(state.shape, expected):
+            if not traced.same_shape(state.shape, expected):
                 what = "hidden" if name == "h0" else "cell"
                 raise RuntimeError(
                     f"Expected {what} size {expected}, got {list(state.shape)}: {name} is always "
@@ -255,7 +255,8 @@ class LSTM(_Packed):
     Args:
         route: one keyword more than torch: how packed input is run. ``"auto"`` chooses by price
             (packlib.routes.choose); ``"plain"``, ``"hoisted"``, ``"cover"`` and ``"torch"`` force
-            a way. Results agree to rounding.
+            a way. Results agree to rounding. Inside of torch.compile and torch.export all of them
+            are the hoisted loop.
 
     >>> from packlib import pack_sequence
     >>> packed = pack_sequence([torch.zeros(2, 4), torch.zeros(5, 4)], enforce_sorted=False)

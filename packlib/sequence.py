@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
 import torch
@@ -293,21 +293,6 @@ def _as_many(one: Tensor, other: Tensor) -> bool:
 
         return statically_known_true(one.shape[0] == other.shape[0])
     return len(one) == len(other)
-
-
-def same_shape(found: Sequence[int], expected: Sequence[int]) -> bool:
-    """Are the sizes equal? Those that the compiler does not know are compared when it runs."""
-    if not torch.compiler.is_compiling():
-        return tuple(found) == tuple(expected)
-    from torch.fx.experimental.symbolic_shapes import guard_or_true
-
-    if len(found) != len(expected):
-        return False
-    for one, other in zip(found, expected, strict=True):
-        if not guard_or_true(one == other):
-            return False
-        torch._check(one == other)
-    return True
 
 
 def layout_of_sizes(batch_sizes: Tensor) -> Layout:

@@ -6,6 +6,7 @@ say how large their results are; when they run they make the same plan as ever, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -132,6 +133,21 @@ def without_empty(packed: PackedSequence) -> PackedSequence:
         return packed
     order = torch.searchsorted(order.sort().values, order)
     return PackedSequence.unchecked(packed.data, packed.batch_sizes, order, order.argsort())
+
+
+def same_shape(found: Sequence[int], expected: Sequence[int]) -> bool:
+    """Are the sizes equal? Those that the compiler does not know are compared when it runs."""
+    if not torch.compiler.is_compiling():
+        return tuple(found) == tuple(expected)
+    from torch.fx.experimental.symbolic_shapes import guard_or_true
+
+    if len(found) != len(expected):
+        return False
+    for one, other in zip(found, expected, strict=True):
+        if not guard_or_true(one == other):
+            return False
+        torch._check(one == other)
+    return True
 
 
 @_op("packlib::plan", mutates_args=(),
