@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from packlib.layout import Layout
+from packlib.layout import Layout, eager_only
 from packlib.sequence import PackedSequence, layout_of, whole_order
 
 State = Tensor | tuple[Tensor, ...]
@@ -124,6 +124,7 @@ def run_packed(cell: Callable[[Tensor, Any], Any], packed: PackedSequence,
     >>> total
     tensor([ 3., 12.])
     """
+    eager_only("run_packed", "use packlib.RNN, GRU or LSTM")
     layout = layout_of(packed)
     many = isinstance(state, (tuple, list))
     states = () if state is None else tuple(state) if many else (state,)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import rnn as torch_rnn
 
-from packlib.layout import Ints, Layout
+from packlib.layout import Ints, Layout, eager_only
 from packlib.padding import check_int
 from packlib.sequence import PackedSequence, layout_of
 
@@ -134,6 +134,7 @@ def _check_states(state: Any, size: int, dim: int) -> None:
 def _pieces(packed: torch_rnn.PackedSequence,
             steps: int) -> Iterator[tuple[PackedSequence, Tensor | None]]:
     """Each piece, and the user's numbers of the sequences in it, or None if it has all."""
+    eager_only("chunks", "compile the layer alone, and cut outside of it")
     layout, steps = layout_of(packed), check_int("steps", steps)
     if steps < 1:
         raise ValueError(f"steps must be at least 1, got {steps}")

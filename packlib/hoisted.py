@@ -96,12 +96,15 @@ def gru_backward(layout: Layout, d_output: Tensor, d_h: Tensor, output: Tensor, 
 # them as i, f, g, o.
 
 def lstm(layout: Layout, data: Tensor, h0: Tensor, c0: Tensor, w_ih: Tensor, w_hh: Tensor,
-         b_ih: Tensor | None, b_hh: Tensor | None
+         b_ih: Tensor | None, b_hh: Tensor | None, w_hr: Tensor | None = None
          ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """data (N, F), h0, c0 (B, H) -> output (N, H), h_n, c_n (B, H); kept: gates, c, tanh(c)."""
-    size, bias, h, c = w_hh.shape[1], _added(b_ih, b_hh), h0, c0
+    """data (N, F), h0, c0 (B, H) -> output (N, H), h_n, c_n (B, H); kept: gates, c, tanh(c).
+
+    With ``w_hr`` (P, H) h0, output and h_n have P columns.
+    """
+    size, bias, h, c = w_hh.shape[0] // 4, _added(b_ih, b_hh), h0, c0
     gates = _project(data, swap(w_ih), None if bias is None else swap(bias))
-    output, cell, cell_tanh = (data.new_empty(len(data), size) for _ in range(3))
+    output, cell, cell_tanh = (data.new_empty(len(data), n) for n in (w_hh.shape[1], size, size))
     w, ended_h, ended_c = swap(w_hh).t(), [], []
     for out, c_out, tc, gate, ifo, i, f, o, g in _steps(
             layout, output, cell, cell_tanh, gates, gates[:, :3 * size], *gates.chunk(4, 1)):
@@ -113,14 +116,17 @@ def lstm(layout: Layout, data: Tensor, h0: Tensor, c0: Tensor, w_ih: Tensor, w_h
         ifo.sigmoid_()
         g.tanh_()
         c = torch.mul(f, c, out=c_out).addcmul_(i, g)
-        h = torch.mul(o, torch.tanh(c, out=tc), out=out)
+        torch.tanh(c, out=tc)
+        h = torch.mul(o, tc, out=out) if w_hr is None else torch.mm(o * tc, w_hr.t(), out=out)
     return (output, torch.cat([h, *ended_h[::-1]]), torch.cat([c, *ended_c[::-1]]), gates, cell,
             cell_tanh)
 
 
 def lstm_backward(layout: Layout, d_output: Tensor, d_h: Tensor, d_c: Tensor, gates: Tensor,
-                  cell: Tensor, cell_tanh: Tensor, c0: Tensor, w_hh: Tensor) -> Tensors:
-    """Gradients of the gates (N, 4H), in torch's order, and of h0 and c0 (B, H)."""
+                  cell: Tensor, cell_tanh: Tensor, c0: Tensor, w_hh: Tensor,
+                  w_hr: Tensor | None = None) -> Tensors:
+    """Gradients of the gates (N, 4H), in torch's order, of h0 and c0 (B, H), and with ``w_hr`` of
+    it (P, H)."""
     i, f, o, g = gates.chunk(4, 1)
     size = o.shape[1]
     # h = o tanh(c), c = f before + i g; each gate's gradient is dh or dc times a factor
@@ -133,17 +139,20 @@ def lstm_backward(layout: Layout, d_output: Tensor, d_h: Tensor, d_c: Tensor, ga
     torch.mul(g, g, out=d_g).neg_().add_(1).mul_(i)
     d_if, w = d_gates[:, :2 * size].unflatten(1, (2, size)), swap(w_hh)
     dh, dc = d_h.clone(), d_c.clone()
+    if w_hr is not None:
+        d_output = d_output.clone()  # and then all of the gradient of each row
     for d_out, to_c_, f_, gate, if_, o_, g_ in reversed(_steps(
             layout, d_output, to_c, f, d_gates, d_if, d_o, d_g)):
         live, live_c = dh[:len(d_out)], dc[:len(d_out)]
-        live.add_(d_out)
-        live_c.addcmul_(live, to_c_)
-        o_.mul_(live)
+        d_hidden = live.add_(d_out) if w_hr is None else d_out.add_(live) @ w_hr
+        live_c.addcmul_(d_hidden, to_c_)
+        o_.mul_(d_hidden)
         g_.mul_(live_c)
         if_.mul_(live_c.unsqueeze(1))
         live_c.mul_(f_)
         torch.mm(gate, w, out=live)
-    return torch.cat([d_gates[:, :2 * size], d_g, d_o], 1), dh, dc
+    d_gates = torch.cat([d_gates[:, :2 * size], d_g, d_o], 1)
+    return (d_gates, dh, dc, *(() if w_hr is None else (d_output.t() @ (o * cell_tanh),)))
 
 
 def before(layout: Layout, first: Tensor, rows: Tensor) -> Tensor:

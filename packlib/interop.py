@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils import rnn as torch_rnn
 
-from packlib.layout import Ints, Layout, check_lengths
+from packlib import traced
+from packlib.layout import Ints, Layout, check_lengths, eager_only
 from packlib.ops import put, take
 from packlib.packing import pack_padded_sequence
 from packlib.padding import check_bool, check_padding_side, lengths_to_mask, mask_to_lengths
@@ -65,7 +66,11 @@ def mask_from_packed(packed: torch_rnn.PackedSequence, total_length: int | None 
     tensor([[ True,  True, False],
             [ True,  True,  True]])
     """
-    lengths = torch.from_numpy(layout_of(packed).lengths)
+    if torch.compiler.is_compiling():
+        lengths = traced.rows_of(packed).lengths
+        total_length = packed.batch_sizes.shape[0] if total_length is None else total_length
+    else:
+        lengths = torch.from_numpy(layout_of(packed).lengths)
     return lengths_to_mask(lengths, total_length).to(packed.data.device)
 
 
@@ -82,6 +87,8 @@ def to_cu_seqlens(packed: torch_rnn.PackedSequence) -> tuple[Tensor, Tensor, int
     >>> to_cu_seqlens(p)
     (tensor([1, 2, 3, 4, 5, 6, 7]), tensor([0, 2, 7], dtype=torch.int32), 5)
     """
+    if torch.compiler.is_compiling():
+        return traced.to_cu_seqlens(packed)
     layout, data = layout_of(packed), packed.data
     rows = put(data, layout.listed(data.device), len(data))
     return rows, _offsets(layout, data.device).int(), layout.num_steps
@@ -103,14 +110,34 @@ def from_cu_seqlens(data: Tensor, cu_seqlens: Tensor | list[int], *,
     """
     if not isinstance(data, Tensor):
         raise TypeError(f"data must be a Tensor, got {type(data).__name__}")
+    rows = data.shape[0] if data.dim() else 0
+    if torch.compiler.is_compiling():
+        given = cu_seqlens if isinstance(cu_seqlens, Tensor) else torch.as_tensor(cu_seqlens)
+        return traced.pack_listed(data, diff_op(given, rows), False, allow_empty)
+    offsets = _check_offsets(cu_seqlens, rows)
+    return _pack(data, offsets[:-1], np.diff(offsets), allow_empty)
+
+
+def _check_offsets(cu_seqlens: Tensor | list[int], rows: int) -> Ints:
     offsets = check_lengths(cu_seqlens, "cu_seqlens")
-    rows = len(data) if data.dim() else 0
     if len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != rows or (np.diff(offsets) < 0).any():
         hint = ("; these are lengths, the offsets are [0, *cumsum]" if offsets.sum() == rows
                 else "")
         raise ValueError(f"cu_seqlens must run from 0 up to {rows}, the rows of data, got "
                          f"{offsets[:8].tolist()}{hint}")
-    return _pack(data, offsets[:-1], np.diff(offsets), allow_empty)
+    return offsets
+
+
+@torch.library.custom_op("packlib::diff", mutates_args=(),
+                         schema="(Tensor cu_seqlens, SymInt rows) -> Tensor")
+def diff_op(cu_seqlens: Tensor, rows: int) -> Tensor:
+    """The lengths (B,) between offsets, on the CPU: for the compiler, which sees no values."""
+    return torch.from_numpy(np.diff(_check_offsets(cu_seqlens, rows)))
+
+
+@diff_op.register_fake
+def _(cu_seqlens: Tensor, rows: int) -> Tensor:
+    return torch.empty(cu_seqlens.shape[0] - 1, dtype=torch.int64, device="cpu")
 
 
 def to_nested(packed: torch_rnn.PackedSequence) -> Tensor:
@@ -124,6 +151,7 @@ def to_nested(packed: torch_rnn.PackedSequence) -> Tensor:
     >>> to_nested(p).unbind()
     (tensor([1, 2]), tensor([3, 4, 5, 6, 7]))
     """
+    eager_only("to_nested", "to_cu_seqlens gives the same rows and offsets")
     layout, data = layout_of(packed), packed.data
     rows = put(data, layout.listed(data.device), len(data))
     return torch.nested.nested_tensor_from_jagged(
@@ -153,6 +181,7 @@ def from_nested(nested: Tensor, *, allow_empty: bool = False) -> PackedSequence:
     if not isinstance(nested.shape[1], torch.SymInt):
         raise ValueError("the jagged dimension must be the second, (B, j, *), got "
                          f"{tuple(nested.shape)}: transpose it first")
+    eager_only("from_nested", "from_cu_seqlens(nested.values(), nested.offsets()) takes its parts")
     offsets = check_lengths(nested.offsets(), "offsets")
     lengths = nested.lengths()
     counts = np.diff(offsets) if lengths is None else check_lengths(lengths)

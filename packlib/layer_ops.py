@@ -67,27 +67,28 @@ def gru_backward(d_output: Tensor, d_h: Tensor, batch_sizes: Tensor, output: Ten
 
 
 @_op("packlib::lstm", mutates_args=(),
-     schema=f"(Tensor batch_sizes, Tensor data, Tensor h0, Tensor c0, {_WEIGHTS}) -> "
-            "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)")
+     schema=f"(Tensor batch_sizes, Tensor data, Tensor h0, Tensor c0, {_WEIGHTS}, "
+            "Tensor? w_hr=None) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)")
 def lstm(batch_sizes: Tensor, data: Tensor, h0: Tensor, c0: Tensor, w_ih: Tensor, w_hh: Tensor,
-         b_ih: Tensor | None, b_hh: Tensor | None
+         b_ih: Tensor | None, b_hh: Tensor | None, w_hr: Tensor | None = None
          ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """LSTM layer: data (N, F), h0, c0 (B, H) -> output (N, H), h_n, c_n (B, H), and kept ones."""
-    return hoisted.lstm(layout_of_sizes(batch_sizes), data, h0, c0, w_ih, w_hh, b_ih, b_hh)
+    return hoisted.lstm(layout_of_sizes(batch_sizes), data, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr)
 
 
 @_op("packlib::lstm_backward", mutates_args=(),
      schema="(Tensor d_output, Tensor d_h, Tensor d_c, Tensor batch_sizes, Tensor output, "
             "Tensor gates, Tensor cell, Tensor cell_tanh, Tensor data, Tensor h0, Tensor c0, "
-            "Tensor w_ih, Tensor w_hh, bool need_data) -> Tensor[]")
+            "Tensor w_ih, Tensor w_hh, Tensor? w_hr, bool need_data) -> Tensor[]")
 def lstm_backward(d_output: Tensor, d_h: Tensor, d_c: Tensor, batch_sizes: Tensor, output: Tensor,
                   gates: Tensor, cell: Tensor, cell_tanh: Tensor, data: Tensor, h0: Tensor,
-                  c0: Tensor, w_ih: Tensor, w_hh: Tensor, need_data: bool) -> list[Tensor]:
+                  c0: Tensor, w_ih: Tensor, w_hh: Tensor, w_hr: Tensor | None,
+                  need_data: bool) -> list[Tensor]:
     layout = layout_of_sizes(batch_sizes)
-    d_gates, dh, dc = hoisted.lstm_backward(layout, d_output, d_h, d_c, gates, cell, cell_tanh, c0,
-                                            w_hh)
+    d_gates, dh, dc, *d_hr = hoisted.lstm_backward(layout, d_output, d_h, d_c, gates, cell,
+                                                   cell_tanh, c0, w_hh, w_hr)
     return [dh, dc, *_weights(d_gates, d_gates, data, hoisted.before(layout, h0, output),
-                              w_ih if need_data else None)]
+                              w_ih if need_data else None), *d_hr]
 
 
 def _weights(d_input: Tensor, d_hidden: Tensor, data: Tensor, before: Tensor,
@@ -120,8 +121,10 @@ def _(*given: Any) -> Any:
 @lstm.register_fake
 def _(*given: Any) -> Any:
     _, data, h0, c0, _, w_hh, *_ = given
-    return (_like_output(data, w_hh), torch.empty_like(h0), torch.empty_like(c0),
-            _like_output(data, w_hh, 4), _like_output(data, w_hh), _like_output(data, w_hh))
+    gates = data.new_empty(data.shape[0], w_hh.shape[0])
+    cell, cell_tanh = (data.new_empty(data.shape[0], w_hh.shape[0] // 4) for _ in range(2))
+    return (_like_output(data, w_hh), torch.empty_like(h0), torch.empty_like(c0), gates, cell,
+            cell_tanh)
 
 
 def _fake_grads(states: Sequence[Tensor], data: Tensor, w_ih: Tensor, w_hh: Tensor,
@@ -146,8 +149,9 @@ def _(*given: Any) -> Any:
 
 @lstm_backward.register_fake
 def _(*given: Any) -> Any:
-    *_, data, h0, c0, w_ih, w_hh, need_data = given
-    return _fake_grads([h0, c0], data, w_ih, w_hh, need_data)
+    *_, data, h0, c0, w_ih, w_hh, w_hr, need_data = given
+    return [*_fake_grads([h0, c0], data, w_ih, w_hh, need_data),
+            *([] if w_hr is None else [torch.empty_like(w_hr)])]
 
 
 def _keep_rnn(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -188,14 +192,15 @@ def _keep_lstm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) ->
 
 def _lstm_grads(ctx: Any, d_output: Tensor, d_h: Tensor, d_c: Tensor, *_: Any) -> tuple[Any, ...]:
     output, gates, cell, cell_tanh, batch_sizes, *inputs = ctx.saved_tensors
-    data, h0, c0, w_ih, w_hh, b_ih, b_hh = inputs
+    data, h0, c0, w_ih, w_hh, b_ih, _, w_hr = inputs
     if torch.is_grad_enabled():
         return None, *replay(lstm_layer, layout_of_sizes(batch_sizes), inputs,
                              (d_output, d_h, d_c))
     dh, dc, d_data, *weights = lstm_backward(d_output, d_h, d_c, batch_sizes, output, gates, cell,
-                                             cell_tanh, data, h0, c0, w_ih, w_hh,
+                                             cell_tanh, data, h0, c0, w_ih, w_hh, w_hr,
                                              ctx.needs_input_grad[1])
-    return None, _if_any(d_data), dh, dc, *_given(weights, b_ih)
+    d_hr = None if w_hr is None else weights.pop()
+    return None, _if_any(d_data), dh, dc, *_given(weights, b_ih), d_hr
 
 
 def _if_any(grad: Tensor) -> Tensor | None:

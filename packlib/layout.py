@@ -79,6 +79,19 @@ def refuse_tracing() -> None:
                            "torch.compile, or torch.nn.utils.rnn in what you trace")
 
 
+def eager_only(function: str, instead: str) -> None:
+    """Refuse what no graph can hold, since it follows from the values of lengths.
+
+    torch.compile leaves its graph for such a function, or raises under ``fullgraph=True``.
+    """
+    if not torch.compiler.is_compiling():
+        return
+    message = f"packlib: {function} depends on the values of lengths, no graph has them: {instead}"
+    if not torch.compiler.is_dynamo_compiling():  # torch.export, which runs this as plain Python
+        raise RuntimeError(message)
+    torch._dynamo.graph_break(msg=message)
+
+
 def host(integers: Tensor) -> Ints:
     """The values of an integer tensor, in numpy; one copy from the device if it is on one."""
     try:
@@ -124,7 +137,7 @@ class Layout:
     def num_steps(self) -> int:
         return len(self.batch_sizes)
 
-    @property
+    @cached_property
     def num_empty(self) -> int:
         """How many sequences have no step."""
         return len(self.lengths) - int(self.batch_sizes[0])

@@ -49,8 +49,8 @@ def _transformed() -> bool:
 def _untracked(tensor: Tensor) -> bool:
     """Nobody asks for a derivative, and nobody watches the operators."""
     return (type(tensor) is Tensor and not (tensor.requires_grad and torch.is_grad_enabled())
-            and not torch._C._len_torch_dispatch_stack() and not torch.compiler.is_compiling()
-            and not _transformed())
+            and not torch.compiler.is_compiling()  # before what the compiler cannot look into
+            and not torch._C._len_torch_dispatch_stack() and not _transformed())
 
 
 def _gather(grid: Tensor, rows: Tensor) -> Tensor:
@@ -74,6 +74,8 @@ def _scatter(data: Tensor, rows: Tensor, cells: int, value: Number = 0) -> Tenso
 
 def joined(pieces: Sequence[Tensor]) -> Tensor:
     """The pieces (n, *) one after the other."""
+    if torch.compiler.is_compiling():
+        return torch.cat(tuple(pieces))
     shape = (sum(len(piece) for piece in pieces), *pieces[0].shape[1:])
     if _large(pieces[0], shape) and all(map(_untracked, pieces)):
         return torch.cat(tuple(pieces), out=_fresh(pieces[0], shape, np.empty))

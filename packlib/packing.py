@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.utils import rnn as torch_rnn
 
 from packlib import traced
-from packlib.layout import check_lengths
+from packlib.layout import check_lengths, eager_only
 from packlib.ops import joined, put, split, take
 from packlib.padding import (
     check_bool,
@@ -118,8 +118,11 @@ def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True, *,
     """
     check_bool("allow_empty", allow_empty)
     made = check_sequences(sequences, "pack_sequence")
-    layout = plan(lengths_of(made), enforce_sorted, allow_empty)
     flat = joined(made)
+    if torch.compiler.is_compiling():
+        counts = torch.tensor([s.shape[0] for s in made], device="cpu")
+        return traced.pack_listed(flat, counts, enforce_sorted, allow_empty)
+    layout = plan(lengths_of(made), enforce_sorted, allow_empty)
     return PackedSequence.from_layout(take(flat, layout.listed(flat.device)), layout)
 
 
@@ -132,6 +135,7 @@ def unpack_sequence(packed_sequences: torch_rnn.PackedSequence) -> list[Tensor]:
     >>> unpack_sequence(p)
     [tensor([1, 2]), tensor([3, 4, 5])]
     """
+    eager_only("unpack_sequence", "use pad_packed_sequence")
     layout = layout_of(packed_sequences)
     data = packed_sequences.data
     return split(put(data, layout.listed(data.device), len(data)), layout.lengths.tolist())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
+from functools import reduce
 from numbers import Integral, Number, Real
 from typing import Any, NoReturn
 
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from packlib.layout import Ints, Layout, check_lengths, refuse_tracing
+from packlib.layout import Ints, Layout, check_lengths, eager_only, refuse_tracing
 from packlib.ops import joined, put, split, take
 
 
@@ -35,11 +36,14 @@ def pad_sequence(sequences: Tensor | list[Tensor], batch_first: bool = False,
     check_padding_side(padding_side)
     sequences = check_sequences(sequences, "pad_sequence")
     padding_value = check_padding_value(padding_value, sequences[0].dtype)
-    lengths = lengths_of(sequences)
-    layout = Layout.from_lengths(lengths)
-    total, size = layout.num_steps, len(sequences)
-    flat = joined(sequences)
-    rows = layout.filled(total, batch_first, flat.device, padding_side)
+    size, flat = len(sequences), joined(sequences)
+    if torch.compiler.is_compiling():
+        total, rows = _filled(sequences, batch_first, padding_side)
+        rows = rows.to(flat.device)
+    else:
+        layout = Layout.from_lengths(lengths_of(sequences))
+        total = layout.num_steps
+        rows = layout.filled(total, batch_first, flat.device, padding_side)
     grid = put(flat, rows, size * total, padding_value)
     shape = (size, total) if batch_first else (total, size)
     return grid.view(*shape, *flat.shape[1:])
@@ -60,6 +64,7 @@ def unpad_sequence(padded_sequences: Tensor, lengths: Tensor | list[int],
     """
     check_bool("batch_first", batch_first)
     check_padding_side(padding_side)
+    eager_only("unpad_sequence", "lengths_to_mask(lengths, T) tells which steps are real")
     counts = check_lengths(lengths)
     size, total = check_grid("padded_sequences", padded_sequences, batch_first)
     if len(counts) != size:
@@ -85,6 +90,9 @@ def lengths_to_mask(lengths: Tensor | list[int], max_len: int | None = None) -> 
     tensor([[ True,  True, False],
             [ True,  True,  True]])
     """
+    if torch.compiler.is_compiling():
+        given = lengths if isinstance(lengths, Tensor) else torch.as_tensor(lengths)
+        return mask_op(given, None if max_len is None else check_int("max_len", max_len))
     counts = check_lengths(lengths)
     longest = int(counts.max(initial=0))
     total = longest if max_len is None else check_int("max_len", max_len)
@@ -111,10 +119,30 @@ def mask_to_lengths(mask: Tensor) -> Tensor:
         raise TypeError(f"mask must be a bool Tensor, got {found}")
     if mask.dim() != 2:
         raise ValueError(f"mask must be (B, T), got {tuple(mask.shape)}")
+    if torch.compiler.is_compiling():
+        return lengths_op(mask)
     if (mask[:, 1:] & ~mask[:, :-1]).any():
         raise ValueError("mask has real steps after padding; is it padded on the left, or True on "
                          "the padding (then use ~mask)?")
     return mask.sum(1)
+
+
+# Under the compiler, which sees no values, the functions above run as operators.
+mask_op = torch.library.custom_op("packlib::mask", lengths_to_mask, mutates_args=(),
+                                  schema="(Tensor lengths, SymInt? max_len) -> Tensor")
+lengths_op = torch.library.custom_op("packlib::lengths", mask_to_lengths, mutates_args=(),
+                                     schema="(Tensor mask) -> Tensor")
+
+
+@mask_op.register_fake
+def _(lengths: Tensor, max_len: int | None) -> Tensor:
+    total = torch.library.get_ctx().new_dynamic_size() if max_len is None else max_len
+    return lengths.new_empty(lengths.shape[0], total, dtype=torch.bool)
+
+
+@lengths_op.register_fake
+def _(mask: Tensor) -> Tensor:
+    return mask.new_empty(mask.shape[0], dtype=torch.int64)
 
 
 def check_bool(name: str, value: Any) -> None:
@@ -126,6 +154,8 @@ def check_bool(name: str, value: Any) -> None:
 
 def check_int(name: str, value: Any) -> int:
     """The value as an int; numpy's integers and tensors such as ``lengths.max()`` are ints too."""
+    if type(value) is int:  # one that the compiler leaves open as well
+        return value
     try:
         if isinstance(value, bool):
             raise TypeError
@@ -171,6 +201,16 @@ def check_sequences(sequences: Any, function: str) -> list[Tensor]:
 def lengths_of(sequences: list[Tensor]) -> Ints:
     """The number of steps of each (B,)."""
     return np.array([s.shape[0] for s in sequences], dtype=np.int64)
+
+
+def _filled(sequences: list[Tensor], batch_first: bool, padding_side: str) -> tuple[int, Tensor]:
+    """T and ``Layout.filled``, for the compiler: here lengths are shapes, so torch can count."""
+    sizes = [s.shape[0] for s in sequences]
+    total, counts = reduce(torch.sym_max, sizes), torch.tensor(sizes, device="cpu")
+    number = torch.repeat_interleave(counts, output_size=sum(sizes))
+    first = counts - counts.cumsum(0) + (total - counts if padding_side == "left" else 0)
+    step = torch.arange(sum(sizes), device="cpu") + first[number]
+    return total, number * total + step if batch_first else step * len(sizes) + number
 
 
 def _refuse_sequence(i: int, s: Any, first: Tensor) -> NoReturn:

@@ -56,6 +56,14 @@ def plan_grid(lengths: Ints, shape: Sequence[int], batch_first: bool, enforce_so
     return plan(lengths, enforce_sorted, allow_empty)
 
 
+def refuse_empty(layout: Layout, what: str) -> None:
+    """Say which sequence is empty and so has no ``what``, if one is."""
+    if layout.num_empty:
+        i = layout.lengths.argmin()
+        raise ValueError(f"sequence {i} is empty, so it has no {what}: leave out such sequences "
+                         "with packed.without_empty(), which keeps those of packed.lengths > 0")
+
+
 def check_total(total: int, longest: int) -> None:
     """A padded length must hold the longest sequence."""
     if total < longest:

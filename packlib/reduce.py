@@ -14,10 +14,14 @@ import torch
 from torch import Tensor
 from torch.nn.utils import rnn as torch_rnn
 
+from packlib import traced
 from packlib.alike import check_same_layout
 from packlib.layout import Ints, Layout
 from packlib.ops import take
+from packlib.planning import refuse_empty
 from packlib.sequence import PackedSequence, layout_of
+
+Where = Layout | traced.Rows
 
 
 def last_step(packed: torch_rnn.PackedSequence) -> Tensor:
@@ -35,13 +39,11 @@ def last_step(packed: torch_rnn.PackedSequence) -> Tensor:
     >>> last_step(p)
     tensor([2, 5])
     """
-    layout = layout_of(packed)
-
-    def make() -> Ints:
-        _refuse_empty(layout, "last step")
+    def make(layout: Layout) -> Ints:
         rank = np.arange(layout.num_sequences) if layout.inverse is None else layout.inverse
         return layout.offsets[layout.lengths - 1] + rank
 
+    layout = _where(packed, "last step")
     return take(packed.data, _near(layout, "last_step", packed.data.device, make))
 
 
@@ -55,7 +57,8 @@ def reverse(packed: torch_rnn.PackedSequence) -> PackedSequence:
     >>> reverse(p).sequence(1)
     tensor([5, 4, 3])
     """
-    rows = layout_of(packed).reversed(packed.data.device)
+    rows = (traced.turn(packed) if torch.compiler.is_compiling()
+            else layout_of(packed).reversed(packed.data.device))
     return PackedSequence.like(packed, take(packed.data, rows))
 
 
@@ -70,7 +73,7 @@ def packed_sum(packed: torch_rnn.PackedSequence) -> Tensor:
     >>> packed_sum(p)
     tensor([ 3, 12])
     """
-    total = _sum(layout_of(packed), _wide(packed.data))
+    total = _sum(_where(packed), _wide(packed.data))
     return total.to(packed.data.dtype) if _inexact(packed.data) else total
 
 
@@ -89,16 +92,12 @@ def packed_mean(packed: torch_rnn.PackedSequence) -> Tensor:
     >>> packed_mean(p)
     tensor([1.5000, 4.0000])
     """
-    layout, data = layout_of(packed), packed.data
+    data = packed.data
     if not _inexact(data):
         raise TypeError(f"packed_mean wants floating numbers, got {data.dtype}: ids have no mean, "
                         "counts have one after packed.float()")
-
-    def lengths() -> Ints:
-        _refuse_empty(layout, "mean")
-        return layout.lengths
-
-    counts = _near(layout, "lengths", data.device, lengths)
+    layout = _where(packed, "mean")
+    counts = _near(layout, "lengths", data.device, lambda at: at.lengths)
     total = _sum(layout, _wide(data))
     return (total / counts.view(-1, *[1] * (data.dim() - 1))).to(data.dtype)
 
@@ -120,9 +119,7 @@ def packed_max(packed: torch_rnn.PackedSequence) -> Tensor:
     """
     if packed.data.is_complex():
         raise TypeError(f"packed_max wants real numbers, got {packed.data.dtype}")
-    layout = layout_of(packed)
-    _refuse_empty(layout, "maximum")
-    return _max(layout, packed.data)
+    return _max(_where(packed, "maximum"), packed.data)
 
 
 def packed_softmax(packed: torch_rnn.PackedSequence) -> PackedSequence:
@@ -139,7 +136,7 @@ def packed_softmax(packed: torch_rnn.PackedSequence) -> PackedSequence:
     >>> packed_softmax(p).sequence(1)
     tensor([0.2500, 0.2500, 0.2500, 0.2500])
     """
-    layout, data = layout_of(packed), packed.data
+    layout, data = _where(packed), packed.data
     if not data.is_floating_point():
         raise TypeError(f"packed_softmax wants real floating numbers, got {data.dtype}")
     scores = _wide(data)
@@ -179,7 +176,7 @@ def packed_attention(query: Tensor, keys: torch_rnn.PackedSequence,
     """
     values = keys if values is None else values
     check_same_layout(keys, values, ("keys", "values"))
-    layout = layout_of(keys)
+    layout = _where(keys)
     _check_attention(layout, query, keys.data, values.data)
     queries = query if query.dim() == 3 else query[:, None]
     scale = query.shape[-1] ** -0.5 if scale is None else scale
@@ -191,14 +188,17 @@ def packed_attention(query: Tensor, keys: torch_rnn.PackedSequence,
     return output[:, 0], weights.map(lambda w: w[:, 0])
 
 
-def _refuse_empty(layout: Layout, what: str) -> None:
-    if layout.num_empty:
-        i = layout.lengths.argmin()
-        raise ValueError(f"sequence {i} is empty, so it has no {what}: leave out such sequences "
-                         "with packed.without_empty(), which keeps those of packed.lengths > 0")
+def _where(packed: torch_rnn.PackedSequence, what: str = "") -> Where:
+    """Whose step each row is. With ``what`` no sequence may be empty: such a one has none."""
+    if torch.compiler.is_compiling():
+        return traced.rows_of(packed, what)
+    layout = layout_of(packed)
+    if what:
+        refuse_empty(layout, what)
+    return layout
 
 
-def _check_attention(layout: Layout, query: Tensor, keys: Tensor, values: Tensor) -> None:
+def _check_attention(layout: Where, query: Tensor, keys: Tensor, values: Tensor) -> None:
     if not isinstance(query, Tensor):
         raise TypeError(f"query must be a Tensor, got {type(query).__name__}; it has one row, or "
                         "Q rows, for each sequence")
@@ -206,7 +206,8 @@ def _check_attention(layout: Layout, query: Tensor, keys: Tensor, values: Tensor
         raise ValueError("keys must have data (N, F) and values (N, V), got "
                          f"{tuple(keys.shape)} and {tuple(values.shape)}")
     size, features = layout.num_sequences, keys.shape[1]
-    if query.dim() not in (2, 3) or len(query) != size or query.shape[-1] != features:
+    if query.dim() not in (2, 3) or not traced.same_shape(
+            (query.shape[0], query.shape[-1]), (size, features)):
         raise ValueError(f"query must be (B, F) or (B, Q, F) with B={size}, F={features}, got "
                          f"{tuple(query.shape)}")
     dtypes = {x.dtype for x in (query, keys, values)}
@@ -226,12 +227,12 @@ def _inexact(data: Tensor) -> bool:
     return data.is_floating_point() or data.is_complex()
 
 
-def _sum(layout: Layout, data: Tensor) -> Tensor:
+def _sum(layout: Where, data: Tensor) -> Tensor:
     grid = data.new_zeros(layout.num_sequences, *data.shape[1:])
     return grid.scatter_add(0, _sequence(layout, data), data)
 
 
-def _max(layout: Layout, data: Tensor) -> Tensor:
+def _max(layout: Where, data: Tensor) -> Tensor:
     # The start is not included in the maximum, but torch lets it share the gradient of a tie: so
     # it is a value that ties with nothing.
     start = float("nan") if data.is_floating_point() else 0
@@ -239,18 +240,20 @@ def _max(layout: Layout, data: Tensor) -> Tensor:
     return grid.scatter_reduce(0, _sequence(layout, data), data, "amax", include_self=False)
 
 
-def _spread(layout: Layout, values: Tensor) -> Tensor:
+def _spread(layout: Where, values: Tensor) -> Tensor:
     """Each sequence's values at all of its rows, (B, *) -> (N, *): the transpose of ``_sum``."""
     return values.gather(0, _sequence(layout, values))
 
 
-def _sequence(layout: Layout, like: Tensor) -> Tensor:
+def _sequence(layout: Where, like: Tensor) -> Tensor:
     """The user's number of each row's sequence, (N,) repeated to (N, *) without a copy."""
-    numbers = _near(layout, "sequence", like.device, lambda: layout.sequence)
+    numbers = _near(layout, "sequence", like.device, lambda at: at.sequence)
     trailing = like.shape[1:]
     return numbers.view(-1, *[1] * len(trailing)).expand(-1, *trailing)
 
 
-def _near(layout: Layout, name: str, device: torch.device, make: Callable[[], Ints]) -> Tensor:
+def _near(layout: Where, name: str, device: torch.device, make: Callable[[Layout], Ints]) -> Tensor:
     """What ``make`` counts, on the device; made once for each layout."""
-    return layout.kept((name, device), lambda: torch.from_numpy(make()).to(device))
+    if isinstance(layout, traced.Rows):
+        return getattr(layout, name).to(device)
+    return layout.kept((name, device), lambda: torch.from_numpy(make(layout)).to(device))

@@ -67,8 +67,8 @@ class _Packed(torch.nn.RNNBase):
         self._check_data(packed.data)
         states = self._first_states(packed, hx)
         self._check_route()  # it may have been set since
-        kernel = packed.data.is_cuda and not torch.compiler.is_compiling()  # cuDNN has its own
-        if self.route == "torch" or (self.route == "auto" and kernel):
+        if not torch.compiler.is_compiling() and (  # which cannot take torch's layers
+                self.route == "torch" or (self.route == "auto" and packed.data.is_cuda)):
             return self._run_torch(packed, states, hx is not None)
         kind = packed.device.type
         if torch.is_autocast_enabled(kind):
@@ -94,7 +94,7 @@ class _Packed(torch.nn.RNNBase):
     def _run_torch(self, packed: PackedSequence, states: tuple[Tensor, ...],
                    given: bool) -> tuple[Any, Any]:
         """torch's layer, which knows no empty sequences: they and their states stay aside."""
-        if torch.compiler.is_compiling() or not packed.layout.num_empty:
+        if not packed.layout.num_empty:
             output, last = self._torch_forward(packed, self._as_hx(states) if given else None)
             return packed.with_data(output.data), last
         numbers = torch.from_numpy(packed.layout.without_empty[1]).to(packed.device)
@@ -146,6 +146,9 @@ class _Packed(torch.nn.RNNBase):
         relu = self.mode == "RNN_RELU"
         if route == "cover":
             return cover.lstm(packed.layout, cover_cost(data, weights[1]), *given)
+        if self.mode == "LSTM":
+            w_hr = getattr(self, "weight_hr" + suffix, None)
+            given.append(None if w_hr is None else w_hr.to(data.dtype))
         if route == "hoisted":
             if self.mode == "LSTM":
                 return layer_ops.lstm(packed.batch_sizes, *given)[:3]
@@ -154,8 +157,6 @@ class _Packed(torch.nn.RNNBase):
             return layer_ops.rnn(packed.batch_sizes, *given, relu)
         layout = packed.layout
         if self.mode == "LSTM":
-            w_hr = getattr(self, "weight_hr" + suffix, None)
-            given.append(None if w_hr is None else w_hr.to(data.dtype))
             return lstm_layer(layout, *given)
         return gru_layer(layout, *given) if self.mode == "GRU" else rnn_layer(layout, relu, *given)
 
@@ -170,8 +171,6 @@ class _Packed(torch.nn.RNNBase):
     def _route_of(self, packed: PackedSequence, data: Tensor, w_hh: Tensor) -> str:
         """What "auto" stands for, in one direction of one layer."""
         if torch.compiler.is_compiling():
-            if self.proj_size:
-                raise ValueError("an LSTM with proj_size cannot be compiled over packed input")
             return "hoisted"  # the operators; what fits best depends on values
         if self.route == "auto":
             return choose(self.mode, packed.layout, data, w_hh, self.proj_size > 0)
@@ -187,7 +186,7 @@ class _Packed(torch.nn.RNNBase):
         self._check_kind("input", data)
 
     def _first_states(self, packed: PackedSequence, hx: Any) -> tuple[Tensor, ...]:
-        size = self.num_layers * (2 if self.bidirectional else 1), _num_sequences(packed)
+        size = self.num_layers * (2 if self.bidirectional else 1), packed.num_sequences
         sizes = [(*size, self.proj_size or self.hidden_size)]
         if self.mode == "LSTM":
             sizes.append((*size, self.hidden_size))
@@ -199,7 +198,7 @@ class _Packed(torch.nn.RNNBase):
         for name, state, expected in zip(("h0", "c0"), states, sizes, strict=False):
             if not isinstance(state, Tensor):
                 raise TypeError(f"{name} must be a Tensor, got {type(state).__name__}")
-            if tuple(state.shape) != expected:
+            if not traced.same_shape(state.shape, expected):
                 what = "hidden" if name == "h0" else "cell"
                 raise RuntimeError(
                     f"Expected {what} size {expected}, got {list(state.shape)}: {name} is always "
@@ -220,17 +219,10 @@ class _Packed(torch.nn.RNNBase):
                                 if not tensor.is_floating_point() else ""))
 
 
-def _num_sequences(packed: PackedSequence) -> int:
-    if torch.compiler.is_compiling():
-        return traced.num_sequences(packed)
-    return packed.num_sequences
-
-
 def _turn(packed: PackedSequence) -> Tensor:
     """Rows that turn each sequence round."""
     if torch.compiler.is_compiling():
-        turned = traced.turn_op(packed.batch_sizes, packed.data.shape[0])
-        return turned.to(packed.data.device)
+        return traced.turn(packed)
     return packed.layout.reversed(packed.device)
 
 
@@ -283,7 +275,8 @@ class LSTM(_Packed):
     Args:
         route: one keyword more than torch: how packed input is run. ``"auto"`` chooses by price
             (packlib.routes.choose); ``"plain"``, ``"hoisted"``, ``"cover"`` and ``"torch"`` force
-            a way. Results agree to rounding.
+            a way. Results agree to rounding. Inside of torch.compile and torch.export all of them
+            are the hoisted loop.
 
     >>> from packlib import pack_sequence
     >>> packed = pack_sequence([torch.zeros(2, 4), torch.zeros(5, 4)], enforce_sorted=False)

@@ -11,7 +11,10 @@ from torch.nn.utils import rnn as torch_rnn
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from packlib.fields import check_fields, check_permutation
-from packlib.layout import Layout, host, refuse_tracing
+from packlib.layout import Layout, eager_only, host, refuse_tracing
+
+NOT_PACKED = ("expected a PackedSequence, got {}: pack it first with pack_padded_sequence or "
+              "pack_sequence")
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
@@ -64,6 +67,7 @@ class PackedSequence(torch_rnn.PackedSequence):
             if not (isinstance(data, (list, tuple)) and len(data) == 2):
                 raise AssertionError("Expected data to be a list or tuple of length 2")
             data, batch_sizes = data
+        eager_only("PackedSequence()", "use pack_padded_sequence, or p.with_data(data)")
         check_fields(data, batch_sizes, sorted_indices, unsorted_indices)
         if unsorted_indices is None:
             unsorted_indices = invert_permutation(sorted_indices)
@@ -85,17 +89,22 @@ class PackedSequence(torch_rnn.PackedSequence):
     def layout(self) -> Layout:
         """Where each step of each sequence lies; made once and kept."""
         if "_layout" not in self.__dict__:
+            eager_only("PackedSequence.layout", "packlib's functions find it again by themselves")
             self.__dict__["_layout"] = layout_of(self)
         return self.__dict__["_layout"]
 
     @property
     def lengths(self) -> Tensor:
         """Lengths (B,) in the user's order, int64, on the CPU."""
+        if torch.compiler.is_compiling():
+            return _traced().rows_of(self).lengths
         return torch.from_numpy(self.layout.lengths.copy())
 
     @property
     def num_sequences(self) -> int:
         """Number of sequences B. (``len(p)`` is 4, the number of fields, as in torch.)"""
+        if torch.compiler.is_compiling():
+            return _traced().num_sequences(self)
         return self.layout.num_sequences
 
     @property
@@ -110,12 +119,15 @@ class PackedSequence(torch_rnn.PackedSequence):
 
     def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
         """As torch's; the layout goes along, so nothing is read back from a device."""
+        if torch.compiler.is_compiling():
+            return self.map(lambda data: data.to(*args, **kwargs))
         moved = super().to(*args, **kwargs)
         moved.__dict__["_layout"] = self.layout
         return moved
 
     def sequence(self, i: int) -> Tensor:
         """Sequence ``i`` of the user's order, (lengths[i], *)."""
+        eager_only("PackedSequence.sequence", "use pad_packed_sequence, and a row of its grid")
         if not -self.num_sequences <= i < self.num_sequences:
             raise IndexError(f"sequence {i} of a batch of {self.num_sequences}")
         rows = self.layout.rows_of(i % self.num_sequences)
@@ -132,6 +144,8 @@ class PackedSequence(torch_rnn.PackedSequence):
         >>> p.lengths, p.without_empty().lengths
         (tensor([2, 3, 0]), tensor([2, 3]))
         """
+        if torch.compiler.is_compiling():
+            return _traced().without_empty(self)
         if not self.layout.num_empty:
             return self
         return self.from_layout(self.data, self.layout.without_empty[0])
@@ -157,7 +171,7 @@ class PackedSequence(torch_rnn.PackedSequence):
     def like(cls, packed: torch_rnn.PackedSequence, data: Tensor) -> PackedSequence:
         """``data`` (N, *) in the layout of ``packed``, which may be torch's own."""
         if torch.compiler.is_compiling():
-            return cls.unchecked(data, *packed[1:])
+            return cls.unchecked(*_traced().like(packed, data))
         layout = layout_of(packed)
         if not isinstance(data, Tensor) or data.dim() == 0 or len(data) != len(packed.data):
             found = tuple(data.shape) if isinstance(data, Tensor) else type(data).__name__
@@ -214,6 +228,12 @@ class PackedSequence(torch_rnn.PackedSequence):
     __lt__ = __le__ = __gt__ = __ge__ = _no_arithmetic
 
 
+def _traced() -> Any:
+    from packlib import traced  # which needs this class
+
+    return traced
+
+
 class _Plan(NamedTuple):
     """A layout, the index tensors that were made from it, and their counts of changes."""
 
@@ -249,8 +269,7 @@ def layout_of(packed: torch_rnn.PackedSequence) -> Layout:
     if isinstance(packed, PackedSequence) and "_layout" in packed.__dict__:
         return packed.__dict__["_layout"]
     if not isinstance(packed, torch_rnn.PackedSequence):
-        raise TypeError(f"expected a PackedSequence, got {type(packed).__name__}: pack it first "
-                        "with pack_padded_sequence or pack_sequence")
+        raise TypeError(NOT_PACKED.format(type(packed).__name__))
     known = _known_layout(*packed)
     if known is not None:
         return known
