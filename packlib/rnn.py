@@ -165,8 +165,8 @@ class _Packed(torch.nn.RNNBase):
             raise ValueError(f"route must be one of {', '.join(ROUTES)}, got {self.route!r}")
         if self.route == "cover" and self.mode != "LSTM":
             raise ValueError("route='cover' is for LSTM: the others have no fused kernel to use")
-        if self.proj_size and self.route in ("hoisted", "cover"):
-            raise ValueError(f"route={self.route!r} cannot take proj_size; use 'plain' or 'auto'")
+        if self.proj_size and self.route == "cover":
+            raise ValueError("route='cover' cannot take proj_size, since the fused kernel does not")
 
     def _route_of(self, packed: PackedSequence, data: Tensor, w_hh: Tensor) -> str:
         """What "auto" stands for, in one direction of one layer."""

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from packlib.cover import Cost, price
+from packlib.dense import fused
 from packlib.layout import Layout
 
 ROUTES = ("auto", "plain", "hoisted", "cover", "torch")  # auto: see choose
@@ -50,14 +51,12 @@ CPU_COSTS = {
 
 
 def choose(mode: str, layout: Layout, data: Tensor, w_hh: Tensor, projected: bool) -> str:
-    """The fastest of ``plain``, ``hoisted`` and ``cover`` that can take this layer.
+    """The faster of ``hoisted`` and ``cover`` that can take this layer.
 
-    The LSTM's dense kernel is fused on the CPU for float32 alone; GRU and RNN have none.
+    The LSTM's dense kernel is fused on the CPU for float32 alone, without a projection; GRU and RNN
+    have none.
     """
-    if projected:
-        return "plain"
-    fused = data.is_cpu and data.dtype == torch.float32 and torch.backends.mkldnn.is_available()
-    if mode != "LSTM" or not fused:
+    if mode != "LSTM" or projected or not fused(data):
         return "hoisted"
     dense, loop = cover_cost(data, w_hh), _cost("hoisted", data, w_hh)
     covered = price(layout, dense)

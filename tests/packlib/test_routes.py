@@ -14,7 +14,7 @@ from tests.packlib.test_rnn import FEATURES, HIDDEN, first_states, flat, pair, r
 WAYS = [("RNN", "plain"), ("RNN", "hoisted"), ("RNN relu", "hoisted"), ("RNN", "torch"),
         ("GRU", "plain"), ("GRU", "hoisted"), ("GRU", "torch"),
         ("LSTM", "plain"), ("LSTM", "hoisted"), ("LSTM", "cover"), ("LSTM", "torch"),
-        ("LSTM proj", "plain"), ("LSTM proj", "torch")]
+        ("LSTM proj", "plain"), ("LSTM proj", "hoisted"), ("LSTM proj", "torch")]
 UNSORTED = [2, 7, 1, 4, 7, 3]  # ties at the top, where the cover has a dense rectangle
 
 
@@ -117,7 +117,7 @@ def test_the_choice():
     data = torch.zeros(72, FEATURES)
     assert routes.choose("GRU", layout, data, w_hh, False) == "hoisted"
     assert routes.choose("LSTM", layout, data.double(), w_hh.double(), False) == "hoisted"
-    assert routes.choose("LSTM", layout, data, w_hh, True) == "plain"
+    assert routes.choose("LSTM", layout, data, w_hh, True) == "hoisted"
     if torch.backends.mkldnn.is_available():
         assert routes.choose("LSTM", layout, data, w_hh, False) == "cover"
 
@@ -131,8 +131,8 @@ def test_a_route_that_cannot_be_is_refused():
         packlib.GRU(FEATURES, HIDDEN, route="fast")
     with pytest.raises(ValueError, match="route='cover' is for LSTM"):
         packlib.GRU(FEATURES, HIDDEN, route="cover")
-    with pytest.raises(ValueError, match="route='hoisted' cannot take proj_size"):
-        packlib.LSTM(FEATURES, HIDDEN, proj_size=2, route="hoisted")
+    with pytest.raises(ValueError, match="route='cover' cannot take proj_size"):
+        packlib.LSTM(FEATURES, HIDDEN, proj_size=2, route="cover")
     layer = packlib.GRU(FEATURES, HIDDEN)
     layer.route = "fast"
     with pytest.raises(ValueError, match="got 'fast'"):
