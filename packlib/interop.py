@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn.utils import rnn as torch_rnn
 
-from packlib.layout import Ints, Layout, check_lengths
-from packlib.ops import put, take
+from packlib import moves
+from packlib.layout import Ints, Layout, check_lengths, near, stream
+from packlib.ops import take
 from packlib.packing import pack_padded_sequence
 from packlib.padding import check_bool, check_padding_side, lengths_to_mask, mask_to_lengths
 from packlib.planning import plan
@@ -83,7 +84,7 @@ def to_cu_seqlens(packed: torch_rnn.PackedSequence) -> tuple[Tensor, Tensor, int
     (tensor([1, 2, 3, 4, 5, 6, 7]), tensor([0, 2, 7], dtype=torch.int32), 5)
     """
     layout, data = layout_of(packed), packed.data
-    rows = put(data, layout.listed(data.device), len(data))
+    rows = moves.from_packed(data, layout, moves.LISTED)
     return rows, _offsets(layout, data.device).int(), layout.num_steps
 
 
@@ -125,7 +126,7 @@ def to_nested(packed: torch_rnn.PackedSequence) -> Tensor:
     (tensor([1, 2]), tensor([3, 4, 5, 6, 7]))
     """
     layout, data = layout_of(packed), packed.data
-    rows = put(data, layout.listed(data.device), len(data))
+    rows = moves.from_packed(data, layout, moves.LISTED)
     return torch.nested.nested_tensor_from_jagged(
         rows, _offsets(layout, data.device), min_seqlen=int(layout.lengths.min()),
         max_seqlen=layout.num_steps)
@@ -163,7 +164,9 @@ def _pack(data: Tensor, starts: Ints, lengths: Ints, allow_empty: bool) -> Packe
     """Pack the sequences that begin at these rows of data (N or more, *)."""
     check_bool("allow_empty", allow_empty)
     layout = plan(lengths, enforce_sorted=False, allow_empty=allow_empty)
-    rows = torch.from_numpy(starts[layout.sequence] + layout.step).to(data.device)
+    if len(data) == layout.num_rows and np.array_equal(starts, layout.starts):
+        return PackedSequence.from_layout(moves.to_packed(data, layout, moves.LISTED), layout)
+    rows = near(data.device, starts[layout.sequence] + layout.step)  # a nested one, with holes
     return PackedSequence.from_layout(take(data, rows), layout)
 
 
@@ -171,6 +174,6 @@ def _offsets(layout: Layout, device: torch.device) -> Tensor:
     """Where each sequence begins and ends, (B + 1,); one tensor for each layout, since nested
     tensors are of one shape only if they share their offsets."""
     def make() -> Tensor:
-        return torch.from_numpy(np.append(layout.starts, layout.lengths.sum())).to(device)
+        return near(device, np.append(layout.starts, layout.lengths.sum()))
 
-    return layout.kept(("offsets", device), make)
+    return layout.kept(("offsets", device, stream(device)), make)

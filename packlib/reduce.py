@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import rnn as torch_rnn
 
+from packlib import moves
 from packlib.alike import check_same_layout
 from packlib.layout import Ints, Layout
 from packlib.ops import take
@@ -55,8 +56,7 @@ def reverse(packed: torch_rnn.PackedSequence) -> PackedSequence:
     >>> reverse(p).sequence(1)
     tensor([5, 4, 3])
     """
-    rows = layout_of(packed).reversed(packed.data.device)
-    return PackedSequence.like(packed, take(packed.data, rows))
+    return PackedSequence.like(packed, moves.turned(packed.data, layout_of(packed)))
 
 
 def packed_sum(packed: torch_rnn.PackedSequence) -> Tensor:
