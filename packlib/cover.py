@@ -22,8 +22,8 @@ import torch
 from torch import _VF, Tensor
 from torch.nn import functional as F
 
+from packlib import moves
 from packlib.layout import Layout
-from packlib.ops import put, take
 
 BRAKE = 100.0  # sigmoid(-100) is 4e-44, sigmoid(100) is 1
 
@@ -106,7 +106,9 @@ def lstm(layout: Layout, cost: Cost, data: Tensor, h0: Tensor, c0: Tensor, w_ih:
     rectangles = cover(layout, cost)
     rest = [w for w in (w_hh, b_ih, b_hh) if w is not None]
     if any(r.inner for r in rectangles):
-        braked = torch.cat([w_ih, _brake([w_ih, *rest])], 1)
+        braked = _placed([torch.cat([w_ih, _brake([w_ih, *rest])], 1), *rest])
+    if not all(r.inner for r in rectangles):
+        whole = _placed([w_ih, *rest])
     outputs, ended, h, c = [], [], h0, c0
     if rectangles[0].size < len(h0):  # the sequences without a step
         (h, *h_ended), (c, *c_ended) = (s.tensor_split([rectangles[0].size]) for s in (h0, c0))
@@ -114,14 +116,15 @@ def lstm(layout: Layout, cost: Cost, data: Tensor, h0: Tensor, c0: Tensor, w_ih:
     for r, rows in zip(rectangles, data.split([r.count for r in rectangles]), strict=True):
         if r.inner is None:
             x = rows.view(r.steps, r.size, -1)
-            output, h, c = _dense(x, h, c, [w_ih, *rest])
+            output, h, c = _dense(x, h, c, whole)
             outputs.append(output.flatten(0, 1))
         else:
-            cells = r.inner.padded(r.steps, False, data.device)
-            x = _marked(rows, cells, r.steps * r.size).view(r.steps, r.size, -1)
-            output, _, c = _dense(x, h, c, [braked, *rest])
+            cells = moves.cells(r.steps, False)
+            # one more column: 0 on real steps, 1 on padding like all of it
+            x = moves.from_packed(F.pad(rows, (0, 1)), r.inner, cells, 1)
+            output, _, c = _dense(x.view(r.steps, r.size, -1), h, c, braked)
             grid = output.flatten(0, 1)
-            outputs.append(take(grid, cells))
+            outputs.append(moves.to_packed(grid, r.inner, cells))
             h = grid.index_select(0, r.inner.last(data.device))
         if r.following < r.size:
             cut = [r.following, r.size - r.following]
@@ -135,9 +138,14 @@ def _joined(pieces: Sequence[Tensor]) -> Tensor:
     return pieces[0] if len(pieces) == 1 else torch.cat(tuple(pieces))
 
 
-def _marked(rows: Tensor, cells: Tensor, total: int) -> Tensor:
-    """Padded rows with one more column: 0 on real steps, 1 on padding like all of it."""
-    return put(F.pad(rows, (0, 1)), cells, total, 1)
+def _placed(weights: list[Tensor]) -> list[Tensor]:
+    """The weights as the kernel wants them: cuDNN in one piece of memory, else it copies them and
+    warns at every call."""
+    if not weights[0].is_cuda:
+        return weights
+    whole = torch.cat([w.flatten() for w in weights])
+    return [part.view_as(w) for part, w in zip(whole.split([w.numel() for w in weights]), weights,
+                                               strict=True)]
 
 
 def _brake(weights: list[Tensor]) -> Tensor:

@@ -6,13 +6,14 @@ operator for each cell; a backward that is itself differentiated goes through th
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from packlib import hoisted
+from packlib import fused, hoisted
 from packlib.cells import gru_layer, lstm_layer, rnn_layer
 from packlib.sequence import layout_of_sizes
 
@@ -209,13 +210,8 @@ def _replay(layer: Callable[..., tuple[Tensor, ...]], batch_sizes: Tensor,
             inputs: Sequence[Tensor | None], grads: tuple[Tensor, ...],
             after: int = 0) -> tuple[Any, ...]:
     """The same gradients through the plain steps, so that they can be differentiated again."""
-    with torch.enable_grad():
-        outputs = layer(layout_of_sizes(batch_sizes), *inputs)
-    wanted = [t for t in inputs if t is not None and t.requires_grad]
-    found = iter(torch.autograd.grad(outputs, wanted, grads, create_graph=True,
-                                     allow_unused=True))
-    return (None, *(next(found) if t is not None and t.requires_grad else None for t in inputs),
-            *[None] * after)
+    plain = functools.partial(layer, layout_of_sizes(batch_sizes))
+    return None, *fused.replayed(plain, inputs, grads), *[None] * after
 
 
 rnn.register_autograd(_rnn_grads, setup_context=_keep_rnn)
