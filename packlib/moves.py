@@ -82,8 +82,8 @@ def _whole(piece: Tensor) -> bool:
 
 
 def _plain(tensor: Tensor) -> bool:
-    """No subclass, whose operators may do anything."""
-    return type(tensor) in (Tensor, torch.nn.Parameter)
+    """No subclass, whose operators may do anything, and none that stands for many others."""
+    return type(tensor) in (Tensor, torch.nn.Parameter) and torch._C._has_storage(tensor)
 
 
 class _Move(torch.autograd.Function):

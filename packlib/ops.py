@@ -54,7 +54,7 @@ def _untracked(tensor: Tensor) -> bool:
 
 def watched() -> bool:
     """A compiler, a transform or a mode follows the operators: what is none, it would not see."""
-    return bool(torch._C._len_torch_dispatch_stack() or torch.compiler.is_compiling()
+    return bool(torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack()
                 or _transformed())
 
 

@@ -101,25 +101,6 @@ def move(source: Tensor, layout: Layout, to: Storage, came: Storage, reverse: bo
     return target
 
 
-def pack(x: Tensor, layout: Layout, batch_first: bool = False, padding_side: str = "right",
-         reverse: bool = False) -> Tensor:
-    """Padded x (T, B, *), or (B, T, *), to packed data (N, *); ``reverse``: last steps first."""
-    if not x.is_contiguous() and x.transpose(0, 1).is_contiguous():
-        x, batch_first = x.transpose(0, 1), not batch_first
-    cells = grid, x.shape[1 if batch_first else 0], batch_first, padding_side
-    return move(x.flatten(0, 1), layout, (packed,), cells, reverse)
-
-
-def unpack(data: Tensor, layout: Layout, batch_first: bool = False,
-           value: float | complex | bool = 0.0, total: int | None = None,
-           padding_side: str = "right", reverse: bool = False) -> Tensor:
-    """Packed data (N, *) to a padded grid (T, B, *), or (B, T, *), with ``value`` in the padding.
-    """
-    count, steps = layout.num_sequences, layout.num_steps if total is None else total
-    cells = move(data, layout, (grid, steps, batch_first, padding_side), (packed,), reverse, value)
-    return cells.unflatten(0, (count, steps) if batch_first else (steps, count))
-
-
 def from_list(sequences: Sequence[Tensor], layout: Layout) -> Tensor:
     """Sequences (L_i, *), in the user's order, to packed data (N, *); they are not joined first."""
     pieces = [_in_memory(s) for s in sequences]
@@ -136,11 +117,6 @@ def from_list(sequences: Sequence[Tensor], layout: Layout) -> Tensor:
 def to_list(data: Tensor, layout: Layout) -> list[Tensor]:
     """Packed data (N, *) to sequences (L_i, *), in the user's order: parts of one storage."""
     return split(move(data, layout, (listed,), (packed,)), layout.lengths.tolist())
-
-
-def reverse(data: Tensor, layout: Layout) -> Tensor:
-    """Packed data (N, *) with each sequence's steps from last to first."""
-    return move(data, layout, (packed,), (packed,), reverse=True)
 
 
 def _in_memory(source: Tensor) -> Tensor:
