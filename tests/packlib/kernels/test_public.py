@@ -316,3 +316,10 @@ def test_where_it_cannot_run_that_is_said_once(monkeypatch, interpreted):
         assert not np.any([kernels.usable(kind) for kind in ("cpu", "meta", "mps")])
     finally:
         kernels._runs.cache_clear()
+
+
+def test_a_hole_at_the_end_has_a_gradient_too():
+    x = torch.rand(1, 5, 3, requires_grad=True)
+    holes = torch.nested.nested_tensor_from_jagged(x[0], torch.tensor([0, 5]), torch.tensor([3]))
+    packlib.from_nested(holes).data.sum().backward()
+    assert x.grad[0].sum(1).tolist() == [3, 3, 3, 0, 0]
