@@ -14,6 +14,7 @@ finds it.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,12 +24,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from packlib import dense
+from packlib import dense, moves
 from packlib.cells import lstm_layer
 from packlib.dense import Run
-from packlib.layer_ops import replay
+from packlib.fused import replayed
 from packlib.layout import Layout
-from packlib.ops import put, take
 
 BRAKE = 100.0  # sigmoid(-100) is 4e-44, sigmoid(100) is 1
 
@@ -127,9 +127,11 @@ class _Covered(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
-        inputs, braked, kept = ctx.saved_tensors[:7], ctx.saved_tensors[7], ctx.saved_tensors[8:]
+        saved = ctx.saved_tensors  # once: checkpointing computes them anew each time
+        inputs, braked, kept = saved[:7], saved[7], saved[8:]
         if torch.is_grad_enabled():
-            return None, None, *replay(lstm_layer, ctx.layout, inputs, grads)
+            return None, None, *replayed(
+                functools.partial(lstm_layer, ctx.layout), inputs, grads)
         each = len(kept) // len(ctx.graphs)
         runs = [Run._make([*kept[i * each:(i + 1) * each], graph])
                 for i, graph in enumerate(ctx.graphs)]
@@ -152,11 +154,14 @@ def _forward(rectangles: list[Rectangle], training: bool,
             run = dense.forward(rows.view(r.steps, r.size, -1), h, c, weights, training)
             h, output = run.h_n, run.output.flatten(0, 1)
         else:
-            cells = r.inner.padded(r.steps, False, data.device)
-            x = _marked(rows, cells, r.steps * r.size).view(r.steps, r.size, -1)
-            run = dense.forward(x, h, c, [braked, *weights[1:]], training)
+            cells = moves.cells(r.steps, False)
+            # one more column: 0 on real steps, 1 on padding like all of it
+            x = moves.from_packed(F.pad(rows, (0, 1)), r.inner, cells, 1)
+            run = dense.forward(x.view(r.steps, r.size, -1), h, c, [braked, *weights[1:]],
+                                training)
             grid = run.output.flatten(0, 1)
-            h, output = grid.index_select(0, r.inner.last(data.device)), take(grid, cells)
+            h = grid.index_select(0, r.inner.last(data.device))
+            output = moves.to_packed(grid, r.inner, cells)
         h_n[:r.size], c_n[:r.size] = h, run.c_n
         h, c = h[:r.following], run.c_n[:r.following]
         outputs.append(output)
@@ -180,8 +185,9 @@ def _backward(rectangles: list[Rectangle], runs: list[Run], weights: list[Tensor
             d_x, d_h, d_c, *found = dense.backward(
                 run, weights, d_rows.reshape(run.output.shape), live, live_c)
         else:
-            cells, last = (r.inner.padded(r.steps, False, dh.device), r.inner.last(dh.device))
-            grid = put(d_rows, cells, r.steps * r.size).index_add_(0, last, live)
+            cells = moves.cells(r.steps, False)
+            grid = moves.from_packed(d_rows, r.inner, cells)
+            grid.index_add_(0, r.inner.last(dh.device), live)
             d_x, d_h, d_c, *found = dense.backward(
                 run, [braked, *weights[1:]], grid.view(run.output.shape), torch.zeros_like(live),
                 live_c)
@@ -192,13 +198,9 @@ def _backward(rectangles: list[Rectangle], runs: list[Run], weights: list[Tensor
                                                                        strict=True)]
         if need_data:
             d_rows = d_x.flatten(0, 1)
-            d_data.append(d_rows if r.inner is None else take(d_rows, cells)[:, :-1])
+            d_data.append(d_rows if r.inner is None else
+                          moves.to_packed(d_rows, r.inner, cells)[:, :-1])
     return [torch.cat(d_data[::-1]) if need_data else None, dh, dc, *d_weights]
-
-
-def _marked(rows: Tensor, cells: Tensor, total: int) -> Tensor:
-    """Padded rows with one more column: 0 on real steps, 1 on padding like all of it."""
-    return put(F.pad(rows, (0, 1)), cells, total, 1)
 
 
 def _braked(weights: list[Tensor]) -> Tensor:

@@ -69,9 +69,18 @@ def _four(weights: list[Tensor]) -> list[Tensor]:
 def _by_torch(x: Tensor, h: Tensor, c: Tensor, weights: list[Tensor], training: bool) -> Run:
     """Any other device or dtype: whatever torch's own LSTM does there, on a graph of its own."""
     with torch.set_grad_enabled(training):
-        leaves = [t.detach().requires_grad_(training) for t in (x, h, c, *weights)]
+        leaves = [t.detach().requires_grad_(training) for t in (x, h, c, *_placed(weights))]
         output, h_n, c_n = _VF.lstm(leaves[0], (leaves[1][None], leaves[2][None]), leaves[3:],
                                     len(weights) == 4, 1, 0.0, training, False, False)
         outputs = output, h_n[0], c_n[0]
     return Run(x, h, c, output.detach(), h_n[0].detach(), c_n[0].detach(), None,
                (outputs, leaves))
+
+
+def _placed(weights: list[Tensor]) -> list[Tensor]:
+    """cuDNN wants them in one piece of memory, else it copies them and warns at every call."""
+    if not weights[0].is_cuda:
+        return weights
+    whole = torch.cat([w.flatten() for w in weights])
+    return [part.view_as(w) for part, w in zip(whole.split([w.numel() for w in weights]), weights,
+                                               strict=True)]

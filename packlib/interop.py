@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn.utils import rnn as torch_rnn
 
-from packlib import traced
-from packlib.layout import Ints, Layout, check_lengths, eager_only
-from packlib.ops import put, take
+from packlib import moves, traced
+from packlib.layout import Ints, Layout, check_lengths, eager_only, near, stream
+from packlib.ops import take
 from packlib.packing import pack_padded_sequence
 from packlib.padding import check_bool, check_padding_side, lengths_to_mask, mask_to_lengths
 from packlib.planning import plan
@@ -90,7 +90,7 @@ def to_cu_seqlens(packed: torch_rnn.PackedSequence) -> tuple[Tensor, Tensor, int
     if torch.compiler.is_compiling():
         return traced.to_cu_seqlens(packed)
     layout, data = layout_of(packed), packed.data
-    rows = put(data, layout.listed(data.device), len(data))
+    rows = moves.from_packed(data, layout, moves.LISTED)
     return rows, _offsets(layout, data.device).int(), layout.num_steps
 
 
@@ -153,7 +153,7 @@ def to_nested(packed: torch_rnn.PackedSequence) -> Tensor:
     """
     eager_only("to_nested", "to_cu_seqlens gives the same rows and offsets")
     layout, data = layout_of(packed), packed.data
-    rows = put(data, layout.listed(data.device), len(data))
+    rows = moves.from_packed(data, layout, moves.LISTED)
     return torch.nested.nested_tensor_from_jagged(
         rows, _offsets(layout, data.device), min_seqlen=int(layout.lengths.min()),
         max_seqlen=layout.num_steps)
@@ -192,7 +192,9 @@ def _pack(data: Tensor, starts: Ints, lengths: Ints, allow_empty: bool) -> Packe
     """Pack the sequences that begin at these rows of data (N or more, *)."""
     check_bool("allow_empty", allow_empty)
     layout = plan(lengths, enforce_sorted=False, allow_empty=allow_empty)
-    rows = torch.from_numpy(starts[layout.sequence] + layout.step).to(data.device)
+    if len(data) == layout.num_rows and np.array_equal(starts, layout.starts):
+        return PackedSequence.from_layout(moves.to_packed(data, layout, moves.LISTED), layout)
+    rows = near(data.device, starts[layout.sequence] + layout.step)  # a nested one, with holes
     return PackedSequence.from_layout(take(data, rows), layout)
 
 
@@ -200,6 +202,6 @@ def _offsets(layout: Layout, device: torch.device) -> Tensor:
     """Where each sequence begins and ends, (B + 1,); one tensor for each layout, since nested
     tensors are of one shape only if they share their offsets."""
     def make() -> Tensor:
-        return torch.from_numpy(np.append(layout.starts, layout.lengths.sum())).to(device)
+        return near(device, np.append(layout.starts, layout.lengths.sum()))
 
-    return layout.kept(("offsets", device), make)
+    return layout.kept(("offsets", device, stream(device)), make)

@@ -6,15 +6,15 @@ operator for each cell; a backward that is itself differentiated goes through th
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from packlib import hoisted
+from packlib import fused, hoisted
 from packlib.cells import gru_layer, lstm_layer, rnn_layer
-from packlib.layout import Layout
 from packlib.sequence import layout_of_sizes
 
 _op = torch.library.custom_op
@@ -163,8 +163,8 @@ def _rnn_grads(ctx: Any, d_output: Tensor, d_h: Tensor) -> tuple[Any, ...]:
     output, batch_sizes, *inputs = ctx.saved_tensors
     data, h0, w_ih, w_hh, b_ih, b_hh = inputs
     if torch.is_grad_enabled():
-        return (None, *replay(lambda layout, *given: rnn_layer(layout, ctx.relu, *given),
-                              layout_of_sizes(batch_sizes), inputs, (d_output, d_h)), None)
+        return (None, *_replay(lambda layout, *given: rnn_layer(layout, ctx.relu, *given),
+                               batch_sizes, inputs, (d_output, d_h)), None)
     dh, d_data, *weights = rnn_backward(d_output, d_h, batch_sizes, output, data, h0, w_ih, w_hh,
                                         ctx.relu, ctx.needs_input_grad[1])
     return None, _if_any(d_data), dh, *_given(weights, b_ih), None
@@ -179,7 +179,7 @@ def _gru_grads(ctx: Any, d_output: Tensor, d_h: Tensor, *_: Any) -> tuple[Any, .
     output, gates, hidden_n, batch_sizes, *inputs = ctx.saved_tensors
     data, h0, w_ih, w_hh, b_ih, b_hh = inputs
     if torch.is_grad_enabled():
-        return None, *replay(gru_layer, layout_of_sizes(batch_sizes), inputs, (d_output, d_h))
+        return None, *_replay(gru_layer, batch_sizes, inputs, (d_output, d_h))
     dh, d_data, *weights = gru_backward(d_output, d_h, batch_sizes, output, gates, hidden_n, data,
                                         h0, w_ih, w_hh, ctx.needs_input_grad[1])
     return None, _if_any(d_data), dh, *_given(weights, b_ih)
@@ -194,8 +194,7 @@ def _lstm_grads(ctx: Any, d_output: Tensor, d_h: Tensor, d_c: Tensor, *_: Any) -
     output, gates, cell, cell_tanh, batch_sizes, *inputs = ctx.saved_tensors
     data, h0, c0, w_ih, w_hh, b_ih, _, w_hr = inputs
     if torch.is_grad_enabled():
-        return None, *replay(lstm_layer, layout_of_sizes(batch_sizes), inputs,
-                             (d_output, d_h, d_c))
+        return None, *_replay(lstm_layer, batch_sizes, inputs, (d_output, d_h, d_c))
     dh, dc, d_data, *weights = lstm_backward(d_output, d_h, d_c, batch_sizes, output, gates, cell,
                                              cell_tanh, data, h0, c0, w_ih, w_hh, w_hr,
                                              ctx.needs_input_grad[1])
@@ -212,15 +211,10 @@ def _given(weights: list[Tensor], bias: Tensor | None) -> list[Tensor | None]:
     return [w_ih, w_hh, None, None] if bias is None else [w_ih, w_hh, b_ih, b_hh]
 
 
-def replay(layer: Callable[..., tuple[Tensor, ...]], layout: Layout,
-           inputs: Sequence[Tensor | None], grads: tuple[Tensor, ...]) -> list[Tensor | None]:
-    """The gradients through the plain steps, so that they can be differentiated again."""
-    with torch.enable_grad():
-        outputs = layer(layout, *inputs)
-    wanted = [t for t in inputs if t is not None and t.requires_grad]
-    found = iter(torch.autograd.grad(outputs, wanted, grads, create_graph=True,
-                                     allow_unused=True))
-    return [next(found) if t is not None and t.requires_grad else None for t in inputs]
+def _replay(layer: Callable[..., tuple[Tensor, ...]], batch_sizes: Tensor,
+            inputs: Sequence[Tensor | None], grads: tuple[Tensor, ...]) -> list[Tensor | None]:
+    plain = functools.partial(layer, layout_of_sizes(batch_sizes))
+    return fused.replayed(plain, inputs, grads)
 
 
 rnn.register_autograd(_rnn_grads, setup_context=_keep_rnn)

@@ -100,6 +100,35 @@ def host(integers: Tensor) -> Ints:
         return np.array(integers.tolist(), dtype=np.int64).reshape(integers.shape)
 
 
+def near(device: torch.device, integers: Ints) -> Tensor:
+    """Integers on the device; the host does not wait until they have come to a GPU.
+
+    That takes pinned memory. It may be let go at once: torch's allocator of such memory knows of
+    the copy, and gives it to nobody before the GPU is past it.
+    """
+    made = torch.from_numpy(integers)
+    if device.type == "cuda":
+        return made.pin_memory().to(device, non_blocking=True)
+    return made if device.type == "cpu" else made.to(device)
+
+
+def pair_near(device: torch.device, one: Ints, other: Ints) -> tuple[Tensor, Tensor]:
+    """The same for two, which go in one copy."""
+    if device.type == "cpu":
+        return torch.from_numpy(one), torch.from_numpy(other)
+    both = near(device, np.concatenate([one, other]))
+    return both[:len(one)], both[len(one):]
+
+
+def stream(device: torch.device) -> int:
+    """The GPU's queue of work, 0 on other devices.
+
+    What ``near`` gives is there for work of the same queue. Another queue may come to it before the
+    copy has, so what is kept is kept for one queue.
+    """
+    return torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
+
+
 @dataclass(frozen=True)
 class Layout:
     """Where every step of every sequence lies in packed data.
@@ -281,10 +310,12 @@ class Layout:
             self._kept[key] = make()
         return self._kept[key]
 
-    def _rows(self, key: tuple[Any, ...], make: Callable[[], Ints]) -> Tensor:
+    def _rows(self, name: tuple[Any, ...], make: Callable[[], Ints]) -> Tensor:
+        device = name[-1]
+        key = (*name, stream(device)) if device.type == "cuda" else name
         if key not in self._kept:
             if torch.is_inference_mode_enabled():
                 with torch.inference_mode(False):  # kept ones may serve a backward pass later
-                    return self._rows(key, make)
-            self._kept[key] = torch.from_numpy(make()).to(key[-1])
+                    return self._rows(name, make)
+            self._kept[key] = near(device, make())
         return self._kept[key]

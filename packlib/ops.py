@@ -49,8 +49,13 @@ def _transformed() -> bool:
 def _untracked(tensor: Tensor) -> bool:
     """Nobody asks for a derivative, and nobody watches the operators."""
     return (type(tensor) is Tensor and not (tensor.requires_grad and torch.is_grad_enabled())
-            and not torch.compiler.is_compiling()  # before what the compiler cannot look into
-            and not torch._C._len_torch_dispatch_stack() and not _transformed())
+            and not watched())
+
+
+def watched() -> bool:
+    """A compiler, a transform or a mode follows the operators: what is none, it would not see."""
+    return bool(torch.compiler.is_compiling()  # before what the compiler cannot look into
+                or torch._C._len_torch_dispatch_stack() or _transformed())
 
 
 def _gather(grid: Tensor, rows: Tensor) -> Tensor:

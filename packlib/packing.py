@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn.utils import rnn as torch_rnn
 
-from packlib import traced
+from packlib import moves, traced
 from packlib.layout import check_lengths, eager_only
-from packlib.ops import joined, put, split, take
+from packlib.ops import joined
 from packlib.padding import (
     check_bool,
     check_grid,
@@ -61,8 +61,8 @@ def pack_padded_sequence(input: Tensor, lengths: Tensor | list[int], batch_first
         raise RuntimeError(f"Cannot pack empty tensors. Got input of shape {tuple(input.shape)}")
     layout = plan_grid(counts, input.shape, batch_first, enforce_sorted, allow_empty)
     flat, batch_first = flat_grid(input, batch_first)
-    rows = layout.padded(total, batch_first, flat.device, padding_side)
-    return PackedSequence.from_layout(take(flat, rows), layout)
+    data = moves.to_packed(flat, layout, moves.cells(total, batch_first, padding_side))
+    return PackedSequence.from_layout(data, layout)
 
 
 def pad_packed_sequence(sequence: torch_rnn.PackedSequence, batch_first: bool = False,
@@ -96,8 +96,8 @@ def pad_packed_sequence(sequence: torch_rnn.PackedSequence, batch_first: bool = 
     total = longest if total_length is None else check_int("total_length", total_length)
     check_total(total, longest)
     size = layout.num_sequences
-    rows = layout.padded(total, batch_first, data.device, padding_side)
-    grid = put(data, rows, size * total, padding_value)
+    grid = moves.from_packed(data, layout, moves.cells(total, batch_first, padding_side),
+                             padding_value)
     shape = (size, total) if batch_first else (total, size)
     return grid.view(*shape, *data.shape[1:]), torch.from_numpy(layout.lengths.copy())
 
@@ -118,12 +118,11 @@ def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True, *,
     """
     check_bool("allow_empty", allow_empty)
     made = check_sequences(sequences, "pack_sequence")
-    flat = joined(made)
     if torch.compiler.is_compiling():
         counts = torch.tensor([s.shape[0] for s in made], device="cpu")
-        return traced.pack_listed(flat, counts, enforce_sorted, allow_empty)
+        return traced.pack_listed(joined(made), counts, enforce_sorted, allow_empty)
     layout = plan(lengths_of(made), enforce_sorted, allow_empty)
-    return PackedSequence.from_layout(take(flat, layout.listed(flat.device)), layout)
+    return PackedSequence.from_layout(moves.from_list(made, layout), layout)
 
 
 def unpack_sequence(packed_sequences: torch_rnn.PackedSequence) -> list[Tensor]:
@@ -137,5 +136,4 @@ def unpack_sequence(packed_sequences: torch_rnn.PackedSequence) -> list[Tensor]:
     """
     eager_only("unpack_sequence", "use pad_packed_sequence")
     layout = layout_of(packed_sequences)
-    data = packed_sequences.data
-    return split(put(data, layout.listed(data.device), len(data)), layout.lengths.tolist())
+    return moves.to_list(packed_sequences.data, layout)

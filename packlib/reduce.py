@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import rnn as torch_rnn
 
-from packlib import traced
+from packlib import moves, traced
 from packlib.alike import check_same_layout
 from packlib.layout import Ints, Layout
 from packlib.ops import take
@@ -57,9 +57,11 @@ def reverse(packed: torch_rnn.PackedSequence) -> PackedSequence:
     >>> reverse(p).sequence(1)
     tensor([5, 4, 3])
     """
-    rows = (traced.turn(packed) if torch.compiler.is_compiling()
-            else layout_of(packed).reversed(packed.data.device))
-    return PackedSequence.like(packed, take(packed.data, rows))
+    if torch.compiler.is_compiling():
+        turned = take(packed.data, traced.turn(packed))
+    else:
+        turned = moves.turned(packed.data, layout_of(packed))
+    return PackedSequence.like(packed, turned)
 
 
 def packed_sum(packed: torch_rnn.PackedSequence) -> Tensor:

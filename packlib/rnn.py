@@ -8,19 +8,20 @@ take it, and comes back in the user's order, states included. They are no subcla
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import _VF, Tensor
 from torch.nn import functional as F
 from torch.nn.utils import rnn as torch_rnn
 
-from packlib import cover, layer_ops, traced
+from packlib import cover, fused, layer_ops, moves, traced
 from packlib.cells import gru_layer, lstm_layer, rnn_layer
 from packlib.ops import take
 from packlib.packing import pack_padded_sequence, pad_packed_sequence
-from packlib.routes import ROUTES, choose, cover_cost
+from packlib.routes import ROUTES, choose, choose_on_cuda, cover_cost
 from packlib.sequence import PackedSequence, whole_order
 
 
@@ -67,16 +68,24 @@ class _Packed(torch.nn.RNNBase):
         self._check_data(packed.data)
         states = self._first_states(packed, hx)
         self._check_route()  # it may have been set since
-        if not torch.compiler.is_compiling() and (  # which cannot take torch's layers
-                self.route == "torch" or (self.route == "auto" and packed.data.is_cuda)):
-            return self._run_torch(packed, states, hx is not None)
-        kind = packed.device.type
-        if torch.is_autocast_enabled(kind):
+        route, kind, given = self._chosen(packed), packed.device.type, hx is not None
+        if torch.is_autocast_enabled(kind) and route != "torch":  # which knows of it
             dtype = torch.get_autocast_dtype(kind)
             with torch.autocast(kind, enabled=False):
                 return self._run(packed.map(lambda data: data.to(dtype)),
-                                 tuple(s.to(dtype) for s in states), hx is not None)
-        return self._run(packed, states, hx is not None)
+                                 tuple(s.to(dtype) for s in states), given, route)
+        return self._run(packed, states, given, route)
+
+    def _chosen(self, packed: PackedSequence) -> str:
+        """The route, unless it is to be chosen for each direction of each layer."""
+        if torch.compiler.is_compiling():
+            return "hoisted"  # the operators; what fits best depends on values
+        if self.route != "auto" or not packed.data.is_cuda:
+            return self.route
+        dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else (
+            packed.dtype)
+        return choose_on_cuda(self.mode, packed.layout, self.hidden_size, dtype,
+                              torch.is_grad_enabled(), self.proj_size > 0)
 
     def _run_padded(self, input: Any, hx: Any, lengths: Any) -> tuple[Any, Any]:
         if not isinstance(input, Tensor) or input.dim() != 3:
@@ -91,63 +100,98 @@ class _Packed(torch.nn.RNNBase):
         total = input.shape[1] if self.batch_first else input.shape[0]
         return pad_packed_sequence(output, self.batch_first, total_length=total)[0], last
 
-    def _run_torch(self, packed: PackedSequence, states: tuple[Tensor, ...],
-                   given: bool) -> tuple[Any, Any]:
-        """torch's layer, which knows no empty sequences: they and their states stay aside."""
-        if not packed.layout.num_empty:
-            output, last = self._torch_forward(packed, self._as_hx(states) if given else None)
-            return packed.with_data(output.data), last
-        numbers = torch.from_numpy(packed.layout.without_empty[1]).to(packed.device)
-        output, last = self._torch_forward(packed.without_empty(), self._as_hx(
-            tuple(s.index_select(1, numbers) for s in states)))
-        ended = last if self.mode == "LSTM" else (last,)
-        return packed.with_data(output.data), self._as_hx(tuple(
-            s.to(e.dtype).index_copy(1, numbers, e) for s, e in zip(states, ended, strict=True)))
-
     def _as_hx(self, states: tuple[Tensor, ...]) -> Any:
         return states if self.mode == "LSTM" else states[0]
 
     def _run(self, packed: PackedSequence, states: tuple[Tensor, ...],
-             given: bool) -> tuple[Any, Any]:
+             given: bool, route: str) -> tuple[Any, Any]:
         order, inverse = whole_order(packed), packed.unsorted_indices
         if given and order is not None:
             states = tuple(s.index_select(1, order) for s in states)
-        data, last = self._run_layers(packed, states)
+        weights = {name: getattr(self, name) for name in self._flat_weights_names}
+        dropout = self.dropout if self.training else 0.0
+        run = self._run_torch if route == "torch" else functools.partial(
+            self._run_layers, route=route)
+        data, last = run(packed, states, weights, dropout)
         if inverse is not None:
             last = tuple(s.index_select(1, inverse) for s in last)
         return packed.with_data(data), self._as_hx(last)
 
-    def _run_layers(self, packed: PackedSequence,
-                    states: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def _run_torch(self, packed: PackedSequence, states: tuple[Tensor, ...],
+                   weights: dict[str, Tensor], dropout: float
+                   ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """torch's kernel over all layers; it knows no empty sequences, so their states stay aside.
+        """
+        started = int(packed.batch_sizes[0])
+        begun = [s[:, :started].contiguous() for s in states]
+
+        def run(data: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
+            return self._torch_kernel(packed.batch_sizes, data, given[:len(states)],
+                                      list(given[len(states):]), dropout)
+
+        def plain(data: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
+            first = tuple(s.to(data.dtype) for s in given[:len(states)])
+            again = dict(zip(weights, given[len(states):], strict=True))
+            with_steps = packed.with_data(data).without_empty()
+            output, last = self._run_layers(with_steps, first, again, 0.0, "plain")
+            return output, *last
+
+        given = packed.data, *begun, *weights.values()
+        drops = dropout > 0 and self.num_layers > 1  # and nobody could drop the same again
+        output, *last = run(*given) if drops else fused.call(run, plain, given)
+        if started < states[0].shape[1]:
+            last = [torch.cat([e, s[:, started:].to(e.dtype)], 1)
+                    for e, s in zip(last, states, strict=True)]
+        return output, tuple(last)
+
+    def _torch_kernel(self, batch_sizes: Tensor, data: Tensor, states: tuple[Tensor, ...],
+                      weights: list[Tensor], dropout: float) -> tuple[Tensor, ...]:
+        """Dense where all lengths are equal: cuDNN is faster then."""
+        kernel = getattr(_VF, self.mode.lower())
+        # in eval mode too what a backward needs must be kept, if there may be one
+        training = self.training or torch.is_grad_enabled()
+        options = self.bias, self.num_layers, dropout, training, self.bidirectional
+        steps, size = len(batch_sizes), int(batch_sizes[0])
+        if steps * size > len(data):
+            return kernel(data, batch_sizes, self._as_hx(states), weights, *options)
+        grid = data.reshape(steps, size, -1)
+        output, *last = kernel(grid, self._as_hx(states), weights, *options, False)
+        return output.flatten(0, 1), *last
+
+    def _run_layers(self, packed: PackedSequence, states: tuple[Tensor, ...],
+                    weights: dict[str, Tensor], dropout: float, route: str
+                    ) -> tuple[Tensor, tuple[Tensor, ...]]:
         data = packed.data
         last: list[tuple[Tensor, ...]] = []
         for layer in range(self.num_layers):
             if layer:
-                data = F.dropout(data, self.dropout, self.training)
+                data = F.dropout(data, dropout, dropout > 0)
             outputs = []
             for suffix in ("", "_reverse") if self.bidirectional else ("",):
                 state = tuple(s[len(last)] for s in states)
-                turn = _turn(packed) if suffix else None
-                rows = data if turn is None else take(data, turn)
-                output, *state_n = self._run_direction(packed, rows, state, f"_l{layer}{suffix}")
-                outputs.append(output if turn is None else take(output, turn))
+                turn = _turn(packed) if suffix else _as_it_is
+                output, *state_n = self._run_direction(packed, turn(data), state, weights,
+                                                       f"_l{layer}{suffix}", route)
+                outputs.append(turn(output))
                 last.append(tuple(state_n))
             data = torch.cat(outputs, 1) if self.bidirectional else outputs[0]
         return data, tuple(torch.stack(pieces) for pieces in zip(*last, strict=True))
 
     def _run_direction(self, packed: PackedSequence, data: Tensor, state: tuple[Tensor, ...],
-                       suffix: str) -> tuple[Tensor, ...]:
+                       weights: dict[str, Tensor], suffix: str, route: str) -> tuple[Tensor, ...]:
         """One direction of one layer: rows and states longest sequence first."""
-        weights: list[Any] = [None if w is None else w.to(data.dtype) for w in (
-            getattr(self, name + suffix, None)
-            for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))]
-        route = self._route_of(packed, data, weights[1])
-        given: list[Any] = [data, *state, *weights]
+        given: list[Any] = [data, *state]
+        for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+            weight = weights.get(name + suffix)
+            given.append(None if weight is None else weight.to(data.dtype))
+        w_hh = given[-3]
+        if route == "auto":
+            route = choose(self.mode, packed.layout, data, w_hh, self.proj_size > 0)
         relu = self.mode == "RNN_RELU"
         if route == "cover":
-            return cover.lstm(packed.layout, cover_cost(data, weights[1]), *given)
+            return cover.lstm(packed.layout, cover_cost(data, w_hh), *given)
         if self.mode == "LSTM":
-            w_hr = getattr(self, "weight_hr" + suffix, None)
+            w_hr = weights.get("weight_hr" + suffix)
             given.append(None if w_hr is None else w_hr.to(data.dtype))
         if route == "hoisted":
             if self.mode == "LSTM":
@@ -167,14 +211,6 @@ class _Packed(torch.nn.RNNBase):
             raise ValueError("route='cover' is for LSTM: the others have no fused kernel to use")
         if self.proj_size and self.route == "cover":
             raise ValueError("route='cover' cannot take proj_size, since the fused kernel does not")
-
-    def _route_of(self, packed: PackedSequence, data: Tensor, w_hh: Tensor) -> str:
-        """What "auto" stands for, in one direction of one layer."""
-        if torch.compiler.is_compiling():
-            return "hoisted"  # the operators; what fits best depends on values
-        if self.route == "auto":
-            return choose(self.mode, packed.layout, data, w_hh, self.proj_size > 0)
-        return self.route
 
     def _check_data(self, data: Tensor) -> None:
         if data.dim() != 2:
@@ -219,11 +255,15 @@ class _Packed(torch.nn.RNNBase):
                                 if not tensor.is_floating_point() else ""))
 
 
-def _turn(packed: PackedSequence) -> Tensor:
-    """Rows that turn each sequence round."""
+def _turn(packed: PackedSequence) -> Callable[[Tensor], Tensor]:
+    """What turns each sequence round."""
     if torch.compiler.is_compiling():
-        return traced.turn(packed)
-    return packed.layout.reversed(packed.device)
+        return functools.partial(take, rows=traced.turn(packed))
+    return functools.partial(moves.turned, layout=packed.layout)
+
+
+def _as_it_is(data: Tensor) -> Tensor:
+    return data
 
 
 def _refuse_projection(kwargs: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 ``plain``: the loop that the book teaches; every option, any order of derivatives.
 ``hoisted``: the same loop with the GEMMs and the weights' gradients moved out of it.
 ``cover``: LSTM only; a few dense rectangles through the fused kernel.
-``torch``: torch's own layer; on CUDA that is cuDNN's packed kernel.
+``torch``: torch's own kernel over all layers at once; on CUDA that is cuDNN's.
 """
 
 from __future__ import annotations
@@ -69,6 +69,39 @@ def cover_cost(data: Tensor, w_hh: Tensor) -> Cost:
     return _cost("cover", data, w_hh)
 
 
+# On a GPU, microseconds of a layer with the given ``cover`` or ``torch`` (cuDNN's packed kernel),
+# training or not. No GPU was at hand: they are a model of T = 512, B = 256 made of what others have
+# measured (a small launch is some 6 microseconds, a call of cuDNN 60 to 100 on the host).
+# benchmarks/gpu.py measures both routes side by side.
+CUDA_COSTS = {
+    ("cover", True): Cost(900, 4.5, 0.004),
+    ("cover", False): Cost(300, 1.2, 0.0014),
+    ("torch", True): Cost(300, 18, 0.0006),
+    ("torch", False): Cost(100, 6, 0.0002),
+}
+# The largest hidden size for which torch lets dense input have cuDNN's persistent kernel, training
+# or not; packed input never gets it. Without it a dense call is no faster than a packed one.
+CUDA_LARGEST = {True: 128, False: 192}
+CUDA_DTYPES = (torch.float32, torch.half)  # the persistent kernel's
+
+
+def choose_on_cuda(mode: str, layout: Layout, hidden: int, dtype: torch.dtype, training: bool,
+                   projected: bool) -> str:
+    """``cover`` where the dense kernel is faster by ``CUDA_COSTS``, else ``torch``.
+
+    For equal lengths ``torch`` is a dense call as well, of all layers at once.
+    """
+    dense = mode == "LSTM" and not projected and dtype in CUDA_DTYPES
+    equal = layout.batch_sizes[0] == layout.batch_sizes[-1]
+    if equal or not dense or hidden > CUDA_LARGEST[training]:
+        return "torch"
+    packed = CUDA_COSTS["torch", training]
+    stepwise = packed.call + layout.num_steps * packed.step + layout.num_rows * packed.cell
+    return "cover" if price(layout, CUDA_COSTS["cover", training]) < stepwise else "torch"
+
+
 def _cost(route: str, data: Tensor, w_hh: Tensor) -> Cost:
+    if data.is_cuda:
+        return CUDA_COSTS[route, torch.is_grad_enabled()]
     weights = w_hh.shape[0] * (w_hh.shape[1] + data.shape[1])
     return CPU_COSTS[route, torch.is_grad_enabled()].at(weights)

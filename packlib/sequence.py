@@ -11,7 +11,7 @@ from torch.nn.utils import rnn as torch_rnn
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from packlib.fields import check_fields, check_permutation
-from packlib.layout import Layout, eager_only, host, refuse_tracing
+from packlib.layout import Layout, eager_only, host, pair_near, refuse_tracing
 
 NOT_PACKED = ("expected a PackedSequence, got {}: pack it first with pack_padded_sequence or "
               "pack_sequence")
@@ -78,8 +78,8 @@ class PackedSequence(torch_rnn.PackedSequence):
         """Packed ``data`` (N, *) with the layout it was packed by; not checked again."""
         sizes, order, inverse = torch.from_numpy(layout.batch_sizes), None, None
         if layout.order is not None:
-            order, inverse = (torch.from_numpy(indices).to(data.device)
-                              for indices in (layout.started, layout.inverse))
+            indices: Any = layout.started, layout.inverse
+            order, inverse = pair_near(data.device, *indices)
         made = cls._made(layout, data, sizes, order, inverse)
         if not sizes.is_inference():  # those do not count their changes
             _PLANS[sizes] = _Plan(layout, order, inverse, (0, 0, 0))

@@ -6,13 +6,14 @@ step, and the rank; in a list the step, and where the sequence begins. So one ke
 such storage to any other, and a table of B and T numbers tells it how, never one of N. It copies
 bits, which makes it one kernel for all dtypes too.
 
-Sequences are counted longest first here. Each move undoes another; none knows about gradients.
+Where a step lies is said by ``packlib.kernels.storage``; sequences are counted longest first. Each
+move undoes another; none knows about gradients: ``packlib.moves`` does.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -20,7 +21,9 @@ import triton  # type: ignore
 import triton.language as tl  # type: ignore
 from torch import Tensor
 
-from packlib.layout import Ints, Layout
+from packlib.kernels.storage import Side, Storage, grid, listed, longest_first, packed, size
+from packlib.layout import Layout, near, stream
+from packlib.ops import split
 
 WORDS = {1: tl.int8, 2: tl.int16, 4: tl.int32, 8: tl.int64}
 
@@ -66,57 +69,21 @@ def _copy(target, source, table, pad: tl.int64, odd_pad: tl.int64, B, T, F, unit
         tl.store(places, tl.load(words, mask=mask), mask=mask)
 
 
-class Side(NamedTuple):
-    """A storage of sequences: step t of sequence j is row ``steps[t] + sequences[j]``.
-
-    ``skip``: how many steps of padding stand before each sequence ``(B,)``.
-    """
-
-    steps: Ints
-    sequences: Ints
-    skip: Ints
-
-
-Storage = tuple[Any, ...]  # one of the three functions below, then its arguments
-
-
-def packed(layout: Layout) -> Side:
-    """Packed rows (N, *)."""
-    ranks = np.arange(layout.num_sequences)
-    return Side(layout.offsets, ranks, np.zeros_like(ranks))
-
-
-def grid(layout: Layout, total: int, batch_first: bool, padding_side: str = "right") -> Side:
-    """A flat grid (cells, *): (B, total) if ``batch_first``, else (total, B)."""
-    users = _longest_first(layout, np.arange(layout.num_sequences))
-    by_step, by_sequence = (1, total) if batch_first else (layout.num_sequences, 1)
-    skip = (total - _longest_first(layout, layout.lengths)) * (padding_side == "left")
-    return Side(np.arange(total) * by_step, users * by_sequence, skip)
-
-
-def listed(layout: Layout, begins: Ints | None = None) -> Side:
-    """Sequences laid end to end (N, *), in the user's order; or wherever they ``begin``."""
-    starts = layout.starts if begins is None else begins
-    return Side(np.arange(layout.num_steps), _longest_first(layout, starts), np.zeros_like(starts))
-
-
 def table(layout: Layout, to: Storage, came: Storage, device: torch.device,
           reverse: bool = False) -> Tensor:
     """All that the kernel must know of a move; made once for this layout."""
-    return layout.kept(("table", to, came, device, reverse), lambda: _table(
+    key = "table", to, came, reverse, device, stream(device)
+    return layout.kept(key, lambda: _table(
         layout, to[0](layout, *to[1:]), came[0](layout, *came[1:]), device, reverse))
 
 
 def _table(layout: Layout, to: Side, source: Side, device: torch.device,
            reverse: bool = False) -> Tensor:
-    lengths = _longest_first(layout, layout.lengths)
+    lengths = longest_first(layout, layout.lengths)
     first = source.skip + (lengths - 1 + to.skip if reverse else -to.skip)
-    whole = torch.from_numpy(np.concatenate([  # 5B + T + S integers in one copy
+    return near(device, np.concatenate([  # 5B + T + S integers in one copy
         source.skip, source.skip + lengths, first, to.sequences, source.sequences,
         to.steps, source.steps]))
-    if device.type == "cuda":  # pinned, since the GPU is not waited for then
-        return whole.pin_memory().to(device, non_blocking=True)
-    return whole.to(device)
 
 
 def move(source: Tensor, layout: Layout, to: Storage, came: Storage, reverse: bool = False,
@@ -125,8 +92,8 @@ def move(source: Tensor, layout: Layout, to: Storage, came: Storage, reverse: bo
 
     ``move`` with ``to`` and ``came`` exchanged goes back: it is the inverse, and the gradient.
     """
-    source = source.contiguous()
-    steps, rows = _size(layout, to)
+    source = _in_memory(source)
+    steps, rows = size(layout, to)
     target = source.new_empty(rows, *source.shape[1:])
     moves = table(layout, to, came, source.device, reverse)
     _launch(target, source, moves, layout.num_sequences, steps, _common(target, source), reverse,
@@ -134,29 +101,10 @@ def move(source: Tensor, layout: Layout, to: Storage, came: Storage, reverse: bo
     return target
 
 
-def pack(x: Tensor, layout: Layout, batch_first: bool = False, padding_side: str = "right",
-         reverse: bool = False) -> Tensor:
-    """Padded x (T, B, *), or (B, T, *), to packed data (N, *); ``reverse``: last steps first."""
-    if not x.is_contiguous() and x.transpose(0, 1).is_contiguous():
-        x, batch_first = x.transpose(0, 1), not batch_first
-    cells = grid, x.shape[1 if batch_first else 0], batch_first, padding_side
-    return move(x.flatten(0, 1), layout, (packed,), cells, reverse)
-
-
-def unpack(data: Tensor, layout: Layout, batch_first: bool = False,
-           value: float | complex | bool = 0.0, total: int | None = None,
-           padding_side: str = "right", reverse: bool = False) -> Tensor:
-    """Packed data (N, *) to a padded grid (T, B, *), or (B, T, *), with ``value`` in the padding.
-    """
-    size, steps = layout.num_sequences, layout.num_steps if total is None else total
-    cells = move(data, layout, (grid, steps, batch_first, padding_side), (packed,), reverse, value)
-    return cells.unflatten(0, (size, steps) if batch_first else (steps, size))
-
-
-def from_list(sequences: list[Tensor], layout: Layout) -> Tensor:
+def from_list(sequences: Sequence[Tensor], layout: Layout) -> Tensor:
     """Sequences (L_i, *), in the user's order, to packed data (N, *); they are not joined first."""
-    pieces = [s.contiguous() for s in sequences]
-    steps, rows = _size(layout, (packed,))
+    pieces = [_in_memory(s) for s in sequences]
+    steps, rows = size(layout, (packed,))
     data = pieces[0].new_empty(rows, *pieces[0].shape[1:])
     addresses = np.array([piece.data_ptr() for piece in pieces])
     common = math.gcd(_common(data), int(np.gcd.reduce(addresses)))
@@ -167,13 +115,13 @@ def from_list(sequences: list[Tensor], layout: Layout) -> Tensor:
 
 
 def to_list(data: Tensor, layout: Layout) -> list[Tensor]:
-    """Packed data (N, *) to sequences (L_i, *), in the user's order: views of one storage."""
-    return list(move(data, layout, (listed,), (packed,)).split(layout.lengths.tolist()))
+    """Packed data (N, *) to sequences (L_i, *), in the user's order: parts of one storage."""
+    return split(move(data, layout, (listed,), (packed,)), layout.lengths.tolist())
 
 
-def reverse(data: Tensor, layout: Layout) -> Tensor:
-    """Packed data (N, *) with each sequence's steps from last to first."""
-    return move(data, layout, (packed,), (packed,), reverse=True)
+def _in_memory(source: Tensor) -> Tensor:
+    """The same numbers as they are read, row after row: bits are copied, so no sign may be due."""
+    return source.resolve_conj().resolve_neg().contiguous()
 
 
 def _launch(target: Tensor, source: Tensor, table: Tensor, sequences: int, steps: int,
@@ -193,6 +141,13 @@ def _launch(target: Tensor, source: Tensor, table: Tensor, sequences: int, steps
                       width // align, 1 if apart else width, -1 if reverse else 1,
                       ALIGN=align, FILL=value is not None, BT=BT, BJ=BJ, BF=BF,
                       enable_fp_fusion=False)  # nothing to fuse; triton 3.9 warns if it is not said
+
+
+def works(device: torch.device) -> bool:
+    """Whether a move arrives on this device; raises what triton raises where it cannot run."""
+    layout, rows = Layout.from_lengths(np.array([2, 1])), torch.arange(3.0)
+    found = move(rows.to(device), layout, (listed,), (packed,))
+    return found.tolist() == [0.0, 2.0, 1.0]
 
 
 def tile(width: int) -> tuple[int, int, int]:
@@ -221,15 +176,3 @@ def _common(*storages: Tensor) -> int:
 
 def _row_bytes(storage: Tensor) -> int:
     return storage[:1].numel() * storage.element_size()
-
-
-def _size(layout: Layout, storage: Storage) -> tuple[int, int]:
-    """Steps and rows."""
-    if storage[0] is grid:
-        return storage[1], storage[1] * layout.num_sequences
-    return layout.num_steps, int(layout.batch_sizes.sum())
-
-
-def _longest_first(layout: Layout, values: Ints) -> Ints:
-    """Values (B,) in the user's order, longest sequence first."""
-    return values if layout.order is None else values[layout.order]

@@ -6,8 +6,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 VIEWS = ("view", "slice", "narrow", "detach", "alias", "expand", "select.int", "t.default",
-         "transpose", "split", "unsqueeze", "squeeze", "permute", "unbind", "as_strided",
-         "lift_fresh")
+         "transpose", "split", "unsafe_split", "unsqueeze", "squeeze", "permute", "unbind",
+         "as_strided", "lift_fresh")
 
 
 def batch_sizes(lengths):

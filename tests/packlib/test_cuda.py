@@ -14,6 +14,7 @@ from strategies import DTYPES, in_memory, values
 from torch.nn.utils import rnn
 
 import packlib
+from packlib import moves as by_kernel
 from packlib.layout import Layout
 
 pytestmark = [pytest.mark.cuda,
@@ -170,8 +171,8 @@ def test_projection():
 
 @pytest.mark.parametrize("kind", LAYERS, ids=lambda kind: kind.__name__)
 def test_double_backward_of_layers(kind):
-    """cuDNN has none: ``plain`` and ``hoisted`` do."""
-    for route in ("plain", "hoisted"):
+    """cuDNN has none: its routes replay the plain steps."""
+    for route in ("plain", "hoisted", "auto", "torch", *["cover"] * (kind is packlib.LSTM)):
         on_cpu, on_gpu = layer_pair(kind, torch.float64, route=route)
         for found, expected in zip(run(on_gpu, DEVICE, torch.float64, create_graph=True),
                                    run(on_cpu, "cpu", torch.float64, create_graph=True),
@@ -182,10 +183,11 @@ def test_double_backward_of_layers(kind):
 @pytest.mark.parametrize("kind", LAYERS, ids=lambda kind: kind.__name__)
 def test_backward_in_eval_mode(kind):
     """cuDNN refuses a backward in eval mode on its own; the other routes do not know modes."""
-    on_cpu, on_gpu = layer_pair(kind, torch.float64, route="hoisted")
-    for found, expected in zip(run(on_gpu.eval(), DEVICE, torch.float64),
-                               run(on_cpu.eval(), "cpu", torch.float64), strict=True):
-        close(found, expected)
+    for route in ("hoisted", "auto", "torch", *["cover"] * (kind is packlib.LSTM)):
+        on_cpu, on_gpu = layer_pair(kind, torch.float64, route=route)
+        for found, expected in zip(run(on_gpu.eval(), DEVICE, torch.float64),
+                                   run(on_cpu.eval(), "cpu", torch.float64), strict=True):
+            close(found, expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.half, torch.bfloat16], ids=str)
@@ -257,36 +259,118 @@ def test_second_gpu():
     same(packed.data, pack(x, LENGTHS).data)
 
 
-class TestKernels:
-    """``packlib.kernels.move`` itself, compiled and launched."""
+def kernels_of(run):
+    """What the GPU does for one call; what the host sends it is not counted."""
+    run()  # compiles, and fills caches
+    torch.cuda.synchronize()
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as profile:
+        run()
+        torch.cuda.synchronize()
+    return [event.name for event in profile.events()
+            if event.device_type == torch.autograd.DeviceType.CUDA and "HtoD" not in event.name]
 
-    @pytest.fixture
-    def move(self):
-        pytest.importorskip("triton", minversion="3.6")
-        from packlib.kernels import move
 
-        return move
+@pytest.mark.parametrize("lengths", [[2, 5, 1], [20, 50, 10], [2, 5, 1] * 30, LONG], ids=len)
+def test_launches_depend_on_nothing(lengths):
+    pytest.importorskip("triton", minversion="3.6")
+    x = torch.rand(len(lengths), max(lengths) + 1, 4, device=DEVICE, requires_grad=True)
+    whole = [torch.rand(n, 4, device=DEVICE, requires_grad=True) for n in lengths]
+    data = packlib.pack_sequence(whole, enforce_sorted=False)
+    packed = data.with_data(data.data.detach().requires_grad_())
+    for run, leaves in ((lambda: [pack(x, lengths).data], [x]),
+                        (lambda: [packlib.pad_packed_sequence(packed, True, 1.0)[0]],
+                         [packed.data]),
+                        (lambda: [packlib.pack_sequence(whole, False).data], whole),
+                        (lambda: packlib.unpack_sequence(packed), [packed.data]),
+                        (lambda: [packlib.reverse(packed).data], [packed.data])):
+        assert len(kernels_of(run)) == 1
+        results = run()
+        grads = [torch.rand_like(result) for result in results]
+        backward = kernels_of(lambda r=results, g=grads, leaves=leaves: torch.autograd.grad(
+            r, leaves, g, retain_graph=True))
+        assert len(backward) == 1, backward
 
-    @pytest.mark.parametrize("lengths", [LENGTHS, LONG, [0, 3, 0]], ids=len)
-    @pytest.mark.parametrize("dtype", [*DTYPES, torch.uint8, torch.complex128], ids=str)
-    @pytest.mark.parametrize("shape", [(), (3,), (64,), (1500,)], ids=str)
-    def test_every_move(self, move, shape, dtype, lengths):
-        order = torch.sort(torch.tensor(lengths), descending=True).indices.numpy()
-        layout, total = Layout.from_lengths(np.array(lengths), order), max(lengths) + 1
-        rows = [(j, t) for t in range(max(lengths)) for j in order if t < lengths[j]]
-        x = values((len(lengths), total, *shape), dtype)
-        on_gpu, (seqs, steps) = x.to(DEVICE), map(list, zip(*rows, strict=True))
-        data = move.pack(on_gpu, layout, True)
-        same(data, x[seqs, steps])
-        same(move.reverse(data, layout), x[seqs, [lengths[j] - 1 - t for j, t in rows]])
-        for side in ("right", "left"):
-            grid = move.unpack(data, layout, True, True, total, side)
-            wanted = torch.ones_like(x)
-            for row, source, n in zip(wanted, x, lengths, strict=True):
-                row[total - n if side == "left" else 0:][:n] = source[:n]
-            same(grid, wanted)
-            same(move.pack(grid, layout, True, side), x[seqs, steps])
-        pieces = move.to_list(data, layout)
-        for piece, source, n in zip(pieces, x, lengths, strict=True):
-            same(piece, source[:n])
-        same(move.from_list([p.clone() for p in pieces], layout), x[seqs, steps])
+
+def test_without_triton_all_is_the_same(monkeypatch):
+    x, *whole = leaves(DEVICE)
+    expected = moves(x, whole)
+    monkeypatch.setattr(packlib.kernels, "_runs", lambda: False)
+    close(moves(x, whole).detach(), expected.detach().cpu())
+
+
+def test_a_table_is_made_for_each_stream():
+    """Another stream could come to it before the copy from the host has."""
+    packed = pack(torch.randn(70, 90, 64, device=DEVICE), LONG)
+    expected = packlib.pad_packed_sequence(packed)[0].cpu()
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    before = len(packed.layout._kept)
+    with torch.cuda.stream(stream):
+        same(packlib.pad_packed_sequence(packed)[0], expected)
+    assert len(packed.layout._kept) == before + 1
+
+
+@pytest.mark.parametrize("lengths", [LENGTHS, LONG, [0, 3, 0]], ids=len)
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.uint8, torch.complex128], ids=str)
+@pytest.mark.parametrize("shape", [(), (3,), (64,), (1500,)], ids=str)
+def test_every_move(shape, dtype, lengths):
+    """The kernel against the places written out."""
+    order = torch.sort(torch.tensor(lengths), descending=True).indices.numpy()
+    layout, total = Layout.from_lengths(np.array(lengths), order), max(lengths) + 1
+    rows = [(j, t) for t in range(max(lengths)) for j in order if t < lengths[j]]
+    x = values((len(lengths), total, *shape), dtype)
+    on_gpu, (seqs, steps) = x.to(DEVICE), map(list, zip(*rows, strict=True))
+    data = by_kernel.to_packed(on_gpu.flatten(0, 1), layout, by_kernel.cells(total, True))
+    same(data, x[seqs, steps])
+    same(by_kernel.turned(data, layout), x[seqs, [lengths[j] - 1 - t for j, t in rows]])
+    for side in ("right", "left"):
+        cells = by_kernel.cells(total, True, side)
+        grid = by_kernel.from_packed(data, layout, cells, True)
+        wanted = torch.ones_like(x)
+        for row, source, n in zip(wanted, x, lengths, strict=True):
+            row[total - n if side == "left" else 0:][:n] = source[:n]
+        same(grid.view(x.shape), wanted)
+        same(by_kernel.to_packed(grid, layout, cells), x[seqs, steps])
+    pieces = by_kernel.to_list(data, layout)
+    for piece, source, n in zip(pieces, x, lengths, strict=True):
+        same(piece, source[:n])
+    same(by_kernel.from_list([p.clone() for p in pieces], layout), x[seqs, steps])
+
+
+LONG_LENGTHS = [9 * i % 100 + 1 for i in range(64)]  # long enough for a cover
+
+
+def long_run(layer, device):
+    x = torch.randn(64, 100, 3, generator=torch.Generator().manual_seed(1)).to(device)
+    x.requires_grad_()
+    output, _ = layer(pack(x, LONG_LENGTHS))
+    wanted = [x, *layer.parameters()]
+    grads = torch.autograd.grad(output.data.square().mean(), wanted)
+    return [output.data.detach(), *grads]
+
+
+@pytest.mark.filterwarnings("error")  # cuDNN warns of weights that lie apart
+@pytest.mark.parametrize("lengths", ["ragged", "equal"])
+@pytest.mark.parametrize("route", ["auto", "cover", "torch"])
+def test_dense_routes_equal_the_cpu(monkeypatch, route, lengths):
+    if lengths == "equal":
+        monkeypatch.setattr(f"{__name__}.LONG_LENGTHS", [100] * 64)
+    on_cpu, on_gpu = layer_pair(packlib.LSTM, bidirectional=True, route=route)
+    tolerance = {"rtol": 2e-3, "atol": 2e-3}  # cuDNN may multiply in TF32
+    for found, expected in zip(long_run(on_gpu, DEVICE), long_run(on_cpu, "cpu"), strict=True):
+        close(found, expected, **tolerance)
+    with torch.no_grad():
+        x = torch.randn(64, 100, 3)
+        found, expected = (layer(pack(x.to(device), LONG_LENGTHS))[0].data
+                           for layer, device in ((on_gpu, DEVICE), (on_cpu, "cpu")))
+    close(found, expected, **tolerance)
+
+
+def test_the_brake_holds_in_half_precision():
+    on_cpu, on_gpu = layer_pair(packlib.LSTM, route="cover")
+    x = torch.randn(64, 100, 3)
+    expected, (h, c) = on_cpu(pack(x, LONG_LENGTHS))
+    output, (h_n, c_n) = on_gpu.half()(pack(x.half().to(DEVICE), LONG_LENGTHS))
+    for found, wanted in ((output.data, expected.data), (h_n, h), (c_n, c)):
+        close(found.float(), wanted.detach(), rtol=0.02, atol=0.02)

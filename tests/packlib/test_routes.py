@@ -122,6 +122,38 @@ def test_the_choice():
         assert routes.choose("LSTM", layout, data, w_hh, False) == "cover"
 
 
+UNIFORM = [9 * i % 512 + 1 for i in range(256)]
+SKEWED = [512] + [i % 25 + 1 for i in range(255)]
+
+
+@pytest.mark.parametrize(("route", "mode", "lengths", "hidden", "dtype", "training", "projected"), [
+    ("cover", "LSTM", UNIFORM, 128, torch.float32, True, False),
+    ("cover", "LSTM", UNIFORM, 128, torch.half, True, False),
+    ("cover", "LSTM", SKEWED, 64, torch.float32, False, False),
+    ("cover", "LSTM", UNIFORM, 192, torch.float32, False, False),
+    ("torch", "LSTM", UNIFORM, 192, torch.float32, True, False),  # too large in training
+    ("torch", "LSTM", UNIFORM, 193, torch.float32, False, False),  # too large
+    ("torch", "LSTM", UNIFORM, 128, torch.float64, False, False),  # of no dtype of the kernel
+    ("torch", "LSTM", UNIFORM, 128, torch.bfloat16, False, False),
+    ("torch", "LSTM", [512] * 256, 128, torch.float32, True, False),  # dense all the same
+    ("torch", "LSTM", [5, 2, 7], 128, torch.float32, True, False),  # too short: calls cost more
+    ("torch", "LSTM", UNIFORM, 128, torch.float32, True, True),  # cannot be projected
+    ("torch", "GRU", UNIFORM, 128, torch.float32, True, False),  # has no brake
+    ("torch", "RNN_TANH", UNIFORM, 128, torch.float32, True, False),
+])
+def test_the_choice_on_cuda(route, mode, lengths, hidden, dtype, training, projected):
+    layout = Layout.from_lengths(packlib_lengths(sorted(lengths, reverse=True)))
+    assert routes.choose_on_cuda(mode, layout, hidden, dtype, training, projected) == route
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_on_cuda_cover_pays_only_for_long_sequences(training):
+    chosen = [routes.choose_on_cuda("LSTM", Layout.from_lengths(packlib_lengths([longest, 1])), 64,
+                                    torch.float32, training, False) for longest in range(2, 200)]
+    assert chosen == sorted(chosen, reverse=True)  # torch, then cover
+    assert 20 < chosen.index("cover") < 64
+
+
 def packlib_lengths(lengths):
     return packlib.layout.check_lengths(lengths)
 

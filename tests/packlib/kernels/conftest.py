@@ -7,6 +7,7 @@ itself, which other tests of the same process may use, is not touched.
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 from pathlib import Path
@@ -14,6 +15,8 @@ from pathlib import Path
 import pytest
 
 import packlib
+from packlib import kernels
+from packlib.padding import flat_grid
 
 SOURCE = Path(packlib.__file__).parent / "kernels" / "move.py"
 
@@ -39,7 +42,38 @@ def load(interpret):
         triton.knobs.runtime.interpret = interpret
         spec.loader.exec_module(module)
     assert dict(os.environ) == before
+    for name in (pack, unpack, reverse):
+        setattr(module, name.__name__, functools.partial(name, module))
     return module
+
+
+def pack(module, x, layout, batch_first=False, padding_side="right", reverse=False):
+    flat, batch_first = flat_grid(x, batch_first)
+    cells = module.grid, len(flat) // layout.num_sequences, batch_first, padding_side
+    return module.move(flat, layout, (module.packed,), cells, reverse)
+
+
+def unpack(module, data, layout, batch_first=False, value=0.0, total=None, padding_side="right",
+           reverse=False):
+    count, steps = layout.num_sequences, layout.num_steps if total is None else total
+    cells = module.move(data, layout, (module.grid, steps, batch_first, padding_side),
+                        (module.packed,), reverse, value)
+    return cells.unflatten(0, (count, steps) if batch_first else (steps, count))
+
+
+def reverse(module, data, layout):
+    return module.move(data, layout, (module.packed,), (module.packed,), reverse=True)
+
+
+@pytest.fixture
+def launches(interpreted, monkeypatch):
+    """packlib's own functions go by the interpreted kernel; gives its launches."""
+    made, launch = [], interpreted._launch
+    monkeypatch.setattr(kernels, "INTERPRETED", True)
+    monkeypatch.setattr(kernels, "load", lambda: interpreted)
+    monkeypatch.setattr(interpreted, "_launch",
+                        lambda *args, **options: made.append(args) or launch(*args, **options))
+    return made
 
 
 def import_triton():
