@@ -35,11 +35,16 @@ BRAKE = 100.0  # sigmoid(-100) is 4e-44, sigmoid(100) is 1
 
 @dataclass(frozen=True)
 class Cost:
-    """Microseconds of a dense call: ``call + steps * (step + sequences * cell)``."""
+    """Microseconds of a rectangle: ``call + steps * (step + sequences * cell)``.
+
+    ``pad`` more where something is padded in it, and ``layer`` once for all.
+    """
 
     call: float
     step: float
     cell: float
+    pad: float = 0.0
+    layer: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,7 @@ def cover(layout: Layout, cost: Cost) -> list[Rectangle]:
 def _cover(layout: Layout, cost: Cost) -> list[Rectangle]:
     sizes = layout.batch_sizes
     wasted = len(sizes) * sizes[0] - sizes.sum()
-    if wasted * cost.cell <= cost.call:  # a second call costs more than all the padding
+    if wasted * cost.cell + cost.pad <= cost.call:  # no second call is worth it
         return [_rectangle(layout, 0, len(sizes))]
     ends = np.append(np.flatnonzero(sizes[1:] != sizes[:-1]) + 1, len(sizes))
     starts = np.append(0, ends[:-1])  # where batch_sizes falls
@@ -75,7 +80,9 @@ def _cover(layout: Layout, cost: Cost) -> list[Rectangle]:
 
 def price(layout: Layout, cost: Cost) -> float:
     """Microseconds that the cheapest cover takes, by ``cost``."""
-    return sum(cost.call + r.steps * (cost.step + r.size * cost.cell) for r in cover(layout, cost))
+    return cost.layer + sum(
+        cost.call + r.steps * (cost.step + r.size * cost.cell) + cost.pad * (r.inner is not None)
+        for r in cover(layout, cost))
 
 
 def _cheapest(starts: np.ndarray, ends: np.ndarray, heights: np.ndarray,
@@ -84,6 +91,7 @@ def _cheapest(starts: np.ndarray, ends: np.ndarray, heights: np.ndarray,
     by_step = cost.step + heights * cost.cell
     for k in range(1, len(starts) + 1):  # best[k]: the first k levels; the last rectangle from i
         totals = best[:k] + cost.call + (ends[k - 1] - starts[:k]) * by_step[:k]
+        totals[:-1] += cost.pad  # more than one level
         begin[k] = totals.argmin()
         best[k] = totals[begin[k]]
     cuts, k = [], len(starts)

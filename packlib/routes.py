@@ -30,23 +30,34 @@ class Rate(NamedTuple):
         return self.base + weights * self.per_weight
 
 
-class Costs(NamedTuple):
-    """A call, a step and a row (one sequence at one step) of a route."""
+NOTHING = Rate(0, 0)
 
-    call: Rate
+
+class Costs(NamedTuple):
+    """A layer; in it a step and a cell; for a cover a rectangle, and the padding of one."""
+
+    layer: Rate
     step: Rate
-    row: Rate
+    cell: Rate
+    call: Rate = NOTHING
+    pad: Rate = NOTHING
 
     def at(self, weights: int) -> Cost:
-        return Cost(*(rate.at(weights) for rate in self))
+        return Cost(**{name: rate.at(weights) for name, rate in self._asdict().items()})
 
 
 # Fitted by benchmarks/calibrate.py on two threads, float32; only their proportions matter.
 CPU_COSTS = {
-    ("cover", True): Costs(Rate(484, 0.0029), Rate(9, 2e-05), Rate(0.96, 3.3e-05)),
-    ("cover", False): Costs(Rate(217, 0.00019), Rate(4.7, 3.9e-06), Rate(0.2, 1.1e-05)),
-    ("hoisted", True): Costs(Rate(627, 0.001), Rate(32, 0.00012), Rate(0.55, 4.3e-05)),
-    ("hoisted", False): Costs(Rate(189, 0.00094), Rate(16, 5.8e-05), Rate(0.72, 2.2e-05)),
+    ("cover", True): Costs(layer=Rate(231, 0.00033), call=Rate(309, 0.0014),
+                           pad=Rate(418, 0.00068), step=Rate(4.58, 8.4e-06),
+                           cell=Rate(0.301, 3.3e-05)),
+    ("cover", False): Costs(layer=Rate(85.8, 0.00016), call=Rate(131, 0.00024),
+                            pad=Rate(264, 0.00042), step=Rate(1.97, 6.7e-06),
+                            cell=Rate(0.0585, 1.1e-05)),
+    ("hoisted", True): Costs(layer=Rate(649, 0.00077), step=Rate(29.9, 0.00011),
+                             cell=Rate(0.628, 3.8e-05)),
+    ("hoisted", False): Costs(layer=Rate(206, 0.00019), step=Rate(14, 5.5e-05),
+                              cell=Rate(0.284, 1.6e-05)),
 }
 
 
@@ -60,7 +71,7 @@ def choose(mode: str, layout: Layout, data: Tensor, w_hh: Tensor, projected: boo
         return "hoisted"
     dense, loop = cover_cost(data, w_hh), _cost("hoisted", data, w_hh)
     covered = price(layout, dense)
-    looped = loop.call + layout.num_steps * loop.step + len(data) * loop.cell
+    looped = loop.layer + layout.num_steps * loop.step + len(data) * loop.cell
     return "cover" if covered < looped else "hoisted"
 
 

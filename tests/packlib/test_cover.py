@@ -22,8 +22,10 @@ def layout_of(lengths):
 
 def expense(sizes, cuts, cost):
     """Of the rectangles that the cuts make, written out."""
-    return sum(cost.call + (stop - start) * (cost.step + sizes[start] * cost.cell)
-               for start, stop in itertools.pairwise([0, *cuts, len(sizes)]))
+    return cost.layer + sum(
+        cost.call + (stop - start) * (cost.step + sizes[start] * cost.cell)
+        + (cost.pad if sizes[start] > sizes[stop - 1] else 0)
+        for start, stop in itertools.pairwise([0, *cuts, len(sizes)]))
 
 
 def cheapest(lengths, cost):
@@ -34,9 +36,10 @@ def cheapest(lengths, cost):
                for cuts in itertools.combinations(inner, k))
 
 
-@given(lengths=drawn_lengths, call=st.integers(0, 30), step=st.integers(0, 5))
-def test_no_cover_is_cheaper(lengths, call, step):
-    cost = Cost(call, step, 1)
+@given(lengths=drawn_lengths, call=st.integers(0, 30), step=st.integers(0, 5),
+       pad=st.integers(0, 9))
+def test_no_cover_is_cheaper(lengths, call, step, pad):
+    cost = Cost(call, step, 1, pad, layer=7)
     assert cover.price(layout_of(lengths), cost) == pytest.approx(cheapest(lengths, cost))
 
 
