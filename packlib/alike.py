@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils import rnn as torch_rnn
 
-from packlib.layout import Layout, eager_only, host
+from packlib.host import host
+from packlib.layout import Layout, eager_only
 from packlib.sequence import layout_of, whole_order
 
 

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils import rnn as torch_rnn
 
-from packlib.layout import Ints, Layout, eager_only
+from packlib.host import Ints
+from packlib.layout import Layout, eager_only
 from packlib.padding import check_int
 from packlib.sequence import PackedSequence, layout_of
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from packlib.layout import host
+from packlib.host import host
 
 
 def check_fields(data: Any, batch_sizes: Any, sorted_indices: Any, unsorted_indices: Any) -> None:

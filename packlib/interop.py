@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.nn.utils import rnn as torch_rnn
 
 from packlib import moves, traced
-from packlib.layout import Ints, Layout, check_lengths, eager_only, near, stream
+from packlib.host import Ints, near, stream
+from packlib.layout import Layout, check_lengths, eager_only
 from packlib.ops import take
 from packlib.packing import pack_padded_sequence
 from packlib.padding import check_bool, check_padding_side, lengths_to_mask, mask_to_lengths

@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-Ints = NDArray[np.int64]
+from packlib.host import Ints, host, near, stream
 
 
 def conjugate(counts: Ints) -> Ints:
@@ -90,43 +89,6 @@ def eager_only(function: str, instead: str) -> None:
     if not torch.compiler.is_dynamo_compiling():  # torch.export, which runs this as plain Python
         raise RuntimeError(message)
     torch._dynamo.graph_break(msg=message)
-
-
-def host(integers: Tensor) -> Ints:
-    """The values of an integer tensor, in numpy; one copy from the device if it is on one."""
-    try:
-        return integers.cpu().numpy()
-    except RuntimeError:  # inside torch.func.grad tensors have no storage to look into
-        return np.array(integers.tolist(), dtype=np.int64).reshape(integers.shape)
-
-
-def near(device: torch.device, integers: Ints) -> Tensor:
-    """Integers on the device; the host does not wait until they have come to a GPU.
-
-    That takes pinned memory. It may be let go at once: torch's allocator of such memory knows of
-    the copy, and gives it to nobody before the GPU is past it.
-    """
-    made = torch.from_numpy(integers)
-    if device.type == "cuda":
-        return made.pin_memory().to(device, non_blocking=True)
-    return made if device.type == "cpu" else made.to(device)
-
-
-def pair_near(device: torch.device, one: Ints, other: Ints) -> tuple[Tensor, Tensor]:
-    """The same for two, which go in one copy."""
-    if device.type == "cpu":
-        return torch.from_numpy(one), torch.from_numpy(other)
-    both = near(device, np.concatenate([one, other]))
-    return both[:len(one)], both[len(one):]
-
-
-def stream(device: torch.device) -> int:
-    """The GPU's queue of work, 0 on other devices.
-
-    What ``near`` gives is there for work of the same queue. Another queue may come to it before the
-    copy has, so what is kept is kept for one queue.
-    """
-    return torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
 
 
 @dataclass(frozen=True)

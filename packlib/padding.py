@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from packlib.layout import Ints, Layout, check_lengths, eager_only, refuse_tracing
+from packlib.host import Ints
+from packlib.layout import Layout, check_lengths, eager_only, refuse_tracing
 from packlib.ops import joined, put, split, take
 
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from packlib.layout import Ints, Layout, host
+from packlib.host import Ints, host
+from packlib.layout import Layout
 from packlib.padding import check_bool, check_fit, other_layout
 
 

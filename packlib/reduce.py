@@ -16,7 +16,8 @@ from torch.nn.utils import rnn as torch_rnn
 
 from packlib import moves, traced
 from packlib.alike import check_same_layout
-from packlib.layout import Ints, Layout
+from packlib.host import Ints
+from packlib.layout import Layout
 from packlib.ops import take
 from packlib.planning import refuse_empty
 from packlib.sequence import PackedSequence, layout_of

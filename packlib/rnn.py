@@ -19,21 +19,22 @@ from torch.nn.utils import rnn as torch_rnn
 
 from packlib import cover, fused, layer_ops, moves, traced
 from packlib.cells import gru_layer, lstm_layer, rnn_layer
+from packlib.layer_input import Checked, refuse_projection
 from packlib.ops import take
 from packlib.packing import pack_padded_sequence, pad_packed_sequence
-from packlib.routes import ROUTES, choose, choose_on_cuda, cover_cost
+from packlib.routes import choose, choose_on_cuda, cover_cost
 from packlib.sequence import PackedSequence, whole_order
 
 
-class _Packed(torch.nn.RNNBase):
-    """What the three layers share: checks, layers, directions, dropout between layers."""
+class _Packed(Checked):
+    """What the three layers share: layers, directions, dropout between layers."""
 
     _torch_forward: Callable[..., Any]
 
     def __init__(self, *args: Any, route: str = "auto", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.route = route
-        self._check_route()
+        self.check_route()
 
     def forward(self, input: Any, hx: Any = None, *, lengths: Any = None) -> Any:
         """Run over ``input`` and return the outputs and the last states.
@@ -65,9 +66,9 @@ class _Packed(torch.nn.RNNBase):
             return self._torch_forward(input, hx)
         packed = input if isinstance(input, PackedSequence) else PackedSequence.like(
             input, input.data)
-        self._check_data(packed.data)
-        states = self._first_states(packed, hx)
-        self._check_route()  # it may have been set since
+        self.check_data(packed.data)
+        states = self.first_states(packed, hx)
+        self.check_route()  # it may have been set since
         route, kind, given = self._chosen(packed), packed.device.type, hx is not None
         if torch.is_autocast_enabled(kind) and route != "torch":  # which knows of it
             dtype = torch.get_autocast_dtype(kind)
@@ -204,56 +205,6 @@ class _Packed(torch.nn.RNNBase):
             return lstm_layer(layout, *given)
         return gru_layer(layout, *given) if self.mode == "GRU" else rnn_layer(layout, relu, *given)
 
-    def _check_route(self) -> None:
-        if self.route not in ROUTES:
-            raise ValueError(f"route must be one of {', '.join(ROUTES)}, got {self.route!r}")
-        if self.route == "cover" and self.mode != "LSTM":
-            raise ValueError("route='cover' is for LSTM: the others have no fused kernel to use")
-        if self.proj_size and self.route == "cover":
-            raise ValueError("route='cover' cannot take proj_size, since the fused kernel does not")
-
-    def _check_data(self, data: Tensor) -> None:
-        if data.dim() != 2:
-            raise RuntimeError("input must have 2 dimensions, packed data (N, input_size), got "
-                               f"shape {tuple(data.shape)}")
-        if data.shape[1] != self.input_size:
-            raise RuntimeError("input.size(-1) must be equal to input_size. Expected "
-                               f"{self.input_size}, got {data.shape[1]}")
-        self._check_kind("input", data)
-
-    def _first_states(self, packed: PackedSequence, hx: Any) -> tuple[Tensor, ...]:
-        size = self.num_layers * (2 if self.bidirectional else 1), packed.num_sequences
-        sizes = [(*size, self.proj_size or self.hidden_size)]
-        if self.mode == "LSTM":
-            sizes.append((*size, self.hidden_size))
-        if hx is None:
-            return tuple(packed.data.new_zeros(s) for s in sizes)
-        states = tuple(hx) if self.mode == "LSTM" and isinstance(hx, (tuple, list)) else (hx,)
-        if len(states) != len(sizes):
-            raise RuntimeError("hx must be the pair (h0, c0) for LSTM")
-        for name, state, expected in zip(("h0", "c0"), states, sizes, strict=False):
-            if not isinstance(state, Tensor):
-                raise TypeError(f"{name} must be a Tensor, got {type(state).__name__}")
-            if not traced.same_shape(state.shape, expected):
-                what = "hidden" if name == "h0" else "cell"
-                raise RuntimeError(
-                    f"Expected {what} size {expected}, got {list(state.shape)}: {name} is always "
-                    "(num_layers * directions, batch, size); batch_first does not touch it")
-            self._check_kind(name, state)
-        return states
-
-    def _check_kind(self, name: str, tensor: Tensor) -> None:
-        weight = self.weight_ih_l0
-        if tensor.device != weight.device:
-            raise RuntimeError(f"{name} is on {tensor.device}, but the weights are on "
-                               f"{weight.device}: move one of them")
-        if tensor.dtype != weight.dtype and not torch.is_autocast_enabled(tensor.device.type):
-            raise ValueError(f"RNN {name} dtype ({tensor.dtype}) does not match weight dtype "
-                             f"({weight.dtype}). Convert {name}: {name}.to({weight.dtype}), or "
-                             "the layer"
-                             + ("; ids need an embedding first: packed.map(embedding)"
-                                if not tensor.is_floating_point() else ""))
-
 
 def _turn(packed: PackedSequence) -> Callable[[Tensor], Tensor]:
     """What turns each sequence round."""
@@ -264,11 +215,6 @@ def _turn(packed: PackedSequence) -> Callable[[Tensor], Tensor]:
 
 def _as_it_is(data: Tensor) -> Tensor:
     return data
-
-
-def _refuse_projection(kwargs: dict[str, Any]) -> None:
-    if "proj_size" in kwargs:
-        raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
 
 
 class RNN(_Packed):
@@ -292,7 +238,7 @@ class RNN(_Packed):
         if self.nonlinearity not in ("tanh", "relu"):
             raise ValueError(f"Unknown nonlinearity '{self.nonlinearity}'. Select from 'tanh' or "
                              "'relu'.")
-        _refuse_projection(kwargs)
+        refuse_projection(kwargs)
         super().__init__(f"RNN_{self.nonlinearity.upper()}", *args, **kwargs)
 
 
@@ -305,7 +251,7 @@ class GRU(_Packed):
     _torch_forward = torch.nn.GRU.forward
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        _refuse_projection(kwargs)
+        refuse_projection(kwargs)
         super().__init__("GRU", *args, **kwargs)
 
 

@@ -16,7 +16,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.utils.data import Sampler
 
-from packlib.layout import Ints, check_lengths
+from packlib.host import Ints
+from packlib.layout import check_lengths
 from packlib.padding import check_int
 
 

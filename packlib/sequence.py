@@ -11,7 +11,8 @@ from torch.nn.utils import rnn as torch_rnn
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from packlib.fields import check_fields, check_permutation
-from packlib.layout import Layout, eager_only, host, pair_near, refuse_tracing
+from packlib.host import host, pair_near
+from packlib.layout import Layout, eager_only, refuse_tracing
 
 NOT_PACKED = ("expected a PackedSequence, got {}: pack it first with pack_padded_sequence or "
               "pack_sequence")

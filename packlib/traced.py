@@ -16,7 +16,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils import rnn as torch_rnn
 
-from packlib.layout import Layout, check_lengths, host
+from packlib.host import host
+from packlib.layout import Layout, check_lengths
 from packlib.ops import put, take
 from packlib.planning import check_total, plan, plan_grid, refuse_empty
 from packlib.sequence import NOT_PACKED, PackedSequence, layout_of_sizes, whole_order

@@ -36,7 +36,7 @@ def test_ratios_of_the_moves_are_those_of_the_committed_results():
 
 def test_ratios_of_the_layers_are_those_of_the_committed_results():
     summary = results("layers")
-    sentence = README[README.index("A training step of"):README.index("says what the time goes into")]
+    sentence = README.split("A training step of")[1].split("says what the time goes into")[0]
     means = [f"{summary[f'{layer} training step {key} geometric_mean']:.1f}"
              for key in ("over_packed", "over_better") for layer in ("LSTM", "GRU", "RNN")]
     worst = [str(summary[f"LSTM {task} over_better worst"])

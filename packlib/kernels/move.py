@@ -21,8 +21,9 @@ import triton  # type: ignore
 import triton.language as tl  # type: ignore
 from torch import Tensor
 
+from packlib.host import near, stream
 from packlib.kernels.storage import Side, Storage, grid, listed, longest_first, packed, size
-from packlib.layout import Layout, near, stream
+from packlib.layout import Layout
 from packlib.ops import split
 
 WORDS = {1: tl.int8, 2: tl.int16, 4: tl.int32, 8: tl.int64}

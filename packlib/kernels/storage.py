@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from packlib.layout import Ints, Layout
+from packlib.host import Ints
+from packlib.layout import Layout
 
 
 class Side(NamedTuple):

@@ -1,0 +1,73 @@
+"""What a recurrent layer is given, checked before any kernel is called: some read past the end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from packlib import traced
+from packlib.routes import ROUTES
+from packlib.sequence import PackedSequence
+
+
+class Checked(torch.nn.RNNBase):
+    """torch's base of recurrent layers, with the checks of packed input."""
+
+    route: str
+
+    def check_route(self) -> None:
+        if self.route not in ROUTES:
+            raise ValueError(f"route must be one of {', '.join(ROUTES)}, got {self.route!r}")
+        if self.route == "cover" and self.mode != "LSTM":
+            raise ValueError("route='cover' is for LSTM: the others have no fused kernel to use")
+        if self.proj_size and self.route == "cover":
+            raise ValueError("route='cover' cannot take proj_size, since the fused kernel does not")
+
+    def check_data(self, data: Tensor) -> None:
+        if data.dim() != 2:
+            raise RuntimeError("input must have 2 dimensions, packed data (N, input_size), got "
+                               f"shape {tuple(data.shape)}")
+        if data.shape[1] != self.input_size:
+            raise RuntimeError("input.size(-1) must be equal to input_size. Expected "
+                               f"{self.input_size}, got {data.shape[1]}")
+        self._check_kind("input", data)
+
+    def first_states(self, packed: PackedSequence, hx: Any) -> tuple[Tensor, ...]:
+        size = self.num_layers * (2 if self.bidirectional else 1), packed.num_sequences
+        sizes = [(*size, self.proj_size or self.hidden_size)]
+        if self.mode == "LSTM":
+            sizes.append((*size, self.hidden_size))
+        if hx is None:
+            return tuple(packed.data.new_zeros(s) for s in sizes)
+        states = tuple(hx) if self.mode == "LSTM" and isinstance(hx, (tuple, list)) else (hx,)
+        if len(states) != len(sizes):
+            raise RuntimeError("hx must be the pair (h0, c0) for LSTM")
+        for name, state, expected in zip(("h0", "c0"), states, sizes, strict=False):
+            if not isinstance(state, Tensor):
+                raise TypeError(f"{name} must be a Tensor, got {type(state).__name__}")
+            if not traced.same_shape(state.shape, expected):
+                what = "hidden" if name == "h0" else "cell"
+                raise RuntimeError(
+                    f"Expected {what} size {expected}, got {list(state.shape)}: {name} is always "
+                    "(num_layers * directions, batch, size); batch_first does not touch it")
+            self._check_kind(name, state)
+        return states
+
+    def _check_kind(self, name: str, tensor: Tensor) -> None:
+        weight = self.weight_ih_l0
+        if tensor.device != weight.device:
+            raise RuntimeError(f"{name} is on {tensor.device}, but the weights are on "
+                               f"{weight.device}: move one of them")
+        if tensor.dtype != weight.dtype and not torch.is_autocast_enabled(tensor.device.type):
+            raise ValueError(f"RNN {name} dtype ({tensor.dtype}) does not match weight dtype "
+                             f"({weight.dtype}). Convert {name}: {name}.to({weight.dtype}), or "
+                             "the layer"
+                             + ("; ids need an embedding first: packed.map(embedding)"
+                                if not tensor.is_floating_point() else ""))
+
+
+def refuse_projection(kwargs: dict[str, Any]) -> None:
+    if "proj_size" in kwargs:
+        raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
