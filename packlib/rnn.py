@@ -262,7 +262,8 @@ class LSTM(_Packed):
         route: one keyword more than torch: how packed input is run. ``"auto"`` chooses by price
             (packlib.routes.choose); ``"plain"``, ``"hoisted"``, ``"cover"`` and ``"torch"`` force
             a way. Results agree to rounding. Inside of torch.compile and torch.export all of them
-            are the hoisted loop.
+            are the hoisted loop. On a GPU ``"torch"`` with dropout between layers has no second
+            derivative; ``"hoisted"`` has.
 
     >>> from packlib import pack_sequence
     >>> packed = pack_sequence([torch.zeros(2, 4), torch.zeros(5, 4)], enforce_sorted=False)
