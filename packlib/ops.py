@@ -29,19 +29,19 @@ def take(grid: Tensor, rows: Tensor) -> Tensor:
     """Rows of a flat grid: grid (cells, *), rows (N,) -> data (N, *). No row is asked for twice."""
     if _untracked(grid):
         return _gather(grid, rows)
-    return grid.index_select(0, rows) if _transformed() else take_op(grid, rows)
+    return grid.index_select(0, rows) if transformed() else take_op(grid, rows)
 
 
 def put(data: Tensor, rows: Tensor, cells: int, value: Any = 0) -> Tensor:
     """A flat grid that holds data (N, *) in rows (N,), and ``value`` elsewhere: (cells, *)."""
     if _untracked(data):
         return _scatter(data, rows, cells, value)
-    if _transformed():
+    if transformed():
         return data.new_full((cells, *data.shape[1:]), value).index_put_((rows,), data)
     return put_op(data, rows, cells, value)
 
 
-def _transformed() -> bool:
+def transformed() -> bool:
     """Inside torch.func's transforms and forward mode, which know torch's own operators only."""
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
@@ -55,7 +55,7 @@ def _untracked(tensor: Tensor) -> bool:
 def watched() -> bool:
     """A compiler, a transform or a mode follows the operators: what is none, it would not see."""
     return bool(torch.compiler.is_compiling()  # before what the compiler cannot look into
-                or torch._C._len_torch_dispatch_stack() or _transformed())
+                or torch._C._len_torch_dispatch_stack() or transformed())
 
 
 def _gather(grid: Tensor, rows: Tensor) -> Tensor:
@@ -160,6 +160,6 @@ def split(data: Tensor, lengths: list[int]) -> list[Tensor]:
     ``Tensor.split`` gives views that may not be changed in place, and slices have a backward that
     is quadratic in the number of pieces. ``data`` must be nobody else's.
     """
-    if _transformed():
+    if transformed():
         return list(data.split(lengths))
     return list(data.unsafe_split_with_sizes(lengths))

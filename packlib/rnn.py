@@ -20,7 +20,7 @@ from torch.nn.utils import rnn as torch_rnn
 from packlib import cover, fused, layer_ops, moves, traced
 from packlib.cells import gru_layer, lstm_layer, rnn_layer
 from packlib.layer_input import Checked, refuse_projection
-from packlib.ops import take
+from packlib.ops import take, transformed
 from packlib.packing import pack_padded_sequence, pad_packed_sequence
 from packlib.routes import choose, choose_on_cuda, cover_cost
 from packlib.sequence import PackedSequence, whole_order
@@ -81,6 +81,8 @@ class _Packed(Checked):
         """The route, unless it is to be chosen for each direction of each layer."""
         if torch.compiler.is_compiling():
             return "hoisted"  # the operators; what fits best depends on values
+        if transformed():
+            return "plain"  # of operators that torch can differentiate forwards, batch, and so on
         if self.route != "auto" or not packed.data.is_cuda:
             return self.route
         dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else (
@@ -262,8 +264,8 @@ class LSTM(_Packed):
         route: one keyword more than torch: how packed input is run. ``"auto"`` chooses by price
             (packlib.routes.choose); ``"plain"``, ``"hoisted"``, ``"cover"`` and ``"torch"`` force
             a way. Results agree to rounding. Inside of torch.compile and torch.export all of them
-            are the hoisted loop. On a GPU ``"torch"`` with dropout between layers has no second
-            derivative; ``"hoisted"`` has.
+            are the hoisted loop, inside of torch.func and forward mode the plain one. On a GPU
+            ``"torch"`` with dropout between layers has no second derivative; ``"hoisted"`` has.
 
     >>> from packlib import pack_sequence
     >>> packed = pack_sequence([torch.zeros(2, 4), torch.zeros(5, 4)], enforce_sorted=False)

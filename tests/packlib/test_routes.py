@@ -111,6 +111,34 @@ def test_half_precision(kind, dtype):
     torch.testing.assert_close(output.data.float(), expected.data, rtol=0.05, atol=0.05)
 
 
+@pytest.mark.skipif(torch.__version__ < (2, 13), reason="seen to work on torch 2.13")
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # torch's own call
+@pytest.mark.parametrize(("kind", "route"), WAYS)
+def test_transforms(kind, route):
+    """grad, vmap and jvp of torch.func, against gradients one by one."""
+    layer, _ = forced(kind, route, torch.float32)
+    packed = packlib.pack_sequence([torch.randn(n, FEATURES) for n in UNSORTED],
+                                   enforce_sorted=False)
+
+    def energy(data, w_hh):
+        output, last = torch.func.functional_call(
+            layer, {"weight_hh_l0": w_hh}, (packed.with_data(data),))
+        return output.data.pow(2).sum() + sum(s.pow(3).sum() for s in flat(last))
+
+    weight = layer.weight_hh_l0.detach()
+    many = torch.stack([packed.data, packed.data / 2])
+    expected = []
+    for data in many:
+        leaves = data.clone().requires_grad_(), weight.clone().requires_grad_()
+        expected.append(torch.autograd.grad(energy(*leaves), leaves))
+    found = torch.func.vmap(torch.func.grad(energy, (0, 1)), (0, None))(many, weight)
+    for one, other in zip(found, zip(*expected, strict=True), strict=True):
+        torch.testing.assert_close(one, torch.stack(other), rtol=1e-4, atol=1e-5)
+    step = torch.randn(weight.shape)
+    _, moved = torch.func.jvp(lambda w: energy(packed.data, w), (weight,), (step,))
+    torch.testing.assert_close(moved, (expected[0][1] * step).sum(), rtol=1e-4, atol=1e-5)
+
+
 def test_the_choice():
     """Loops for what has no fused kernel, and for the LSTM the cheaper of loop and rectangles."""
     w_hh, layout = torch.zeros(4 * HIDDEN, HIDDEN), Layout.from_lengths(packlib_lengths([9] * 8))
