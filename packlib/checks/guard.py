@@ -16,7 +16,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 
@@ -44,6 +44,7 @@ UNWATCHED: tuple[str, OwnLine | None] = ("sys.setprofile", None)
 
 _PACKLIB = Path(__file__).parent.parent
 _harmless: set[str] = set()  # files whose calls need no second look
+_open: list[Callable[[str, FrameType | None], None]] = []  # what refuses, of the innermost last
 
 
 class ForbiddenCall(RuntimeError):
@@ -87,8 +88,18 @@ def forbidden_calls() -> Iterator[list[tuple[str, OwnLine | None]]]:
 
 @contextmanager
 def _replaced_operators(refuse: Callable[[str, FrameType | None], None]) -> Iterator[None]:
+    _open.append(refuse)
+    try:  # torch 2.6 lets Python replace an operator only once: nested guards share the stand-ins
+        with _stand_ins() if len(_open) == 1 else nullcontext():
+            yield
+    finally:
+        _open.pop()
+
+
+@contextmanager
+def _stand_ins() -> Iterator[None]:
     def stand_in(name: str) -> Callable[..., None]:
-        return lambda *_, **__: refuse(f"aten::{name}", sys._getframe(1))
+        return lambda *_, **__: _open[-1](f"aten::{name}", sys._getframe(1))
 
     with torch.library._scoped_library("aten", "IMPL") as library:
         with warnings.catch_warnings():  # torch warns that a kernel is replaced: that is the aim

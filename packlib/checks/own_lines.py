@@ -63,6 +63,8 @@ def own_line_of(traceback: TracebackType | None) -> OwnLine | None:
     return found
 
 
-def line_of(frame: FrameType, number: int) -> OwnLine:
+def line_of(frame: FrameType, number: int | None) -> OwnLine:
+    if number is None:  # of no line: a generator's start, the end of an except clause
+        number = frame.f_code.co_firstlineno
     text = linecache.getline(frame.f_code.co_filename, number, frame.f_globals).strip()
     return OwnLine(frame.f_code.co_name, number, text)

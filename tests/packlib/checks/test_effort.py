@@ -116,7 +116,17 @@ def by_unique(x, lengths):
     return x[order].transpose(0, 1)[mask], sizes, order
 
 
-@pytest.mark.parametrize("function", [by_nonzero, by_numpy, by_repeat_interleave, by_unique])
+def by_trial(x, lengths):
+    try:  # on Python 3.11 and later an except clause has instructions of no line
+        torch.sort(lengths, descending="yes")
+    except TypeError:
+        return by_unique(x, lengths)
+
+
+WITHOUT_LOOPS = [by_nonzero, by_numpy, by_repeat_interleave, by_unique, by_trial]
+
+
+@pytest.mark.parametrize("function", WITHOUT_LOOPS)
 def test_code_without_loops_is_let_through(function):
     assert examine(PART, function, [*PART.visible, *PART.hidden(4)]) is None
 

@@ -218,7 +218,7 @@ def test_the_profile_hook_of_others_comes_back():
 def test_no_warning_is_left_on_stderr():
     program = (
         "from packlib.checks.guard import forbidden_calls\n"
-        "with forbidden_calls(), forbidden_calls(): pass"  # torch warns when a guard is nested
+        "with forbidden_calls(), forbidden_calls(): pass"  # torch warns of what is replaced twice
     )
     done = subprocess.run(  # a process of its own, for torch warns once in each
         [sys.executable, "-W", "always", "-c", program], capture_output=True, text=True, check=True
