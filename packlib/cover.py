@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ from packlib.dense import Run
 from packlib.fused import replayed
 from packlib.layout import Layout
 
-BRAKE = 100.0  # sigmoid(-100) is 4e-44, sigmoid(100) is 1
+BRAKE = 1e30  # with it the sigmoid of a gate is 0 or 1 exactly
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,9 @@ class Cost:
     cell: float
     pad: float = 0.0
     layer: float = 0.0
+
+
+EXACT = Cost(0, 0, 1)  # calls are free: a rectangle for each level, and nothing is padded
 
 
 @dataclass(frozen=True)
@@ -69,10 +72,11 @@ def cover(layout: Layout, cost: Cost) -> list[Rectangle]:
 
 def _cover(layout: Layout, cost: Cost) -> list[Rectangle]:
     sizes = layout.batch_sizes
-    wasted = len(sizes) * sizes[0] - sizes.sum()
-    if wasted * cost.cell + cost.pad <= cost.call:  # no second call is worth it
-        return [_rectangle(layout, 0, len(sizes))]
     ends = np.append(np.flatnonzero(sizes[1:] != sizes[:-1]) + 1, len(sizes))
+    wasted = (len(sizes) * sizes[0] - sizes.sum()) * cost.cell
+    # a second rectangle saves less than it costs, and so does one for each level, without padding
+    if wasted <= cost.call and wasted + cost.pad <= (len(ends) - 1) * cost.call:
+        return [_rectangle(layout, 0, len(sizes))]
     starts = np.append(0, ends[:-1])  # where batch_sizes falls
     cuts = _cheapest(starts, ends, sizes[starts], cost)
     return [_rectangle(layout, int(starts[a]), int(ends[b - 1])) for a, b in cuts]
@@ -87,14 +91,17 @@ def price(layout: Layout, cost: Cost) -> float:
 
 def _cheapest(starts: np.ndarray, ends: np.ndarray, heights: np.ndarray,
               cost: Cost) -> list[tuple[int, int]]:
-    best, begin = np.zeros(len(starts) + 1), np.zeros(len(starts) + 1, dtype=np.int64)
-    by_step = cost.step + heights * cost.cell
-    for k in range(1, len(starts) + 1):  # best[k]: the first k levels; the last rectangle from i
-        totals = best[:k] + cost.call + (ends[k - 1] - starts[:k]) * by_step[:k]
-        totals[:-1] += cost.pad  # more than one level
-        begin[k] = totals.argmin()
-        best[k] = totals[begin[k]]
-    cuts, k = [], len(starts)
+    """The levels of each rectangle, from and to. A padded one pays ``pad``, one level does not."""
+    count, by_step = len(starts), cost.step + heights * cost.cell
+    best, begin = 0.0, np.zeros(count + 1, dtype=np.int64)
+    to_here = cost.call + cost.pad - starts * by_step  # of the last rectangle, less its end
+    for k in range(count):  # best: the first k levels
+        to_here[k] += best - cost.pad
+        totals = to_here[:k + 1] + ends[k] * by_step[:k + 1]
+        begin[k + 1] = i = totals.argmin()
+        best = totals[i]
+        to_here[k] += cost.pad
+    cuts, k = [], count
     while k:
         cuts.append((int(begin[k]), k))
         k = int(begin[k])
@@ -116,22 +123,33 @@ def lstm(layout: Layout, cost: Cost, data: Tensor, h0: Tensor, c0: Tensor, w_ih:
 
     Rows and states are longest sequence first; ``cost`` chooses the cover.
     """
-    rectangles, tensors = cover(layout, cost), (data, h0, c0, w_ih, w_hh, b_ih, b_hh)
+    tensors = data, h0, c0, w_ih, w_hh, b_ih, b_hh
     if torch.is_grad_enabled():
-        return _Covered.apply(layout, rectangles, *tensors)
-    return _forward(rectangles, False, tensors)[0]
+        return _Covered.apply(layout, cost, *tensors)
+    return _forward(layout, cost, False, tensors).outputs
+
+
+class _Forward(NamedTuple):
+    """Output and last states; the rectangles, and each one's run; the input's weights, braked."""
+
+    outputs: tuple[Tensor, Tensor, Tensor]
+    rectangles: list[Rectangle]
+    runs: list[Run]
+    braked: Tensor
 
 
 class _Covered(torch.autograd.Function):
     """The rectangles one after the other; backward from the last to the first."""
 
     @staticmethod
-    def forward(ctx: Any, layout: Layout, rectangles: list[Rectangle],  # type: ignore[override]
+    def forward(ctx: Any, layout: Layout, cost: Cost,  # type: ignore[override]
                 *tensors: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        outputs, runs, braked = _forward(rectangles, any(ctx.needs_input_grad), tensors)
-        ctx.layout, ctx.rectangles, ctx.graphs = layout, rectangles, [run.graph for run in runs]
-        ctx.save_for_backward(*tensors, braked, *(tensor for run in runs for tensor in run[:-1]))
-        return outputs
+        done = _forward(layout, cost, any(ctx.needs_input_grad), tensors)
+        ctx.layout, ctx.rectangles = layout, done.rectangles
+        ctx.graphs = [run.graph for run in done.runs]
+        ctx.save_for_backward(*tensors, done.braked,
+                              *(tensor for run in done.runs for tensor in run[:-1]))
+        return done.outputs
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
@@ -149,14 +167,17 @@ class _Covered(torch.autograd.Function):
         return None, None, *found, *[None] * (len(inputs) - len(found))
 
 
-def _forward(rectangles: list[Rectangle], training: bool,
-             tensors: Sequence[Tensor | None]
-             ) -> tuple[tuple[Tensor, Tensor, Tensor], list[Run], Tensor]:
-    """Output and last states; each rectangle's run; the input's weights, with a brake if used."""
+def _forward(layout: Layout, cost: Cost, training: bool,
+             tensors: Sequence[Tensor | None]) -> _Forward:
     data, h0, c0, *weights = (t.detach() for t in tensors if t is not None)
-    braked = _braked(weights) if any(r.inner for r in rectangles) else weights[0]
+    rectangles, braked = cover(layout, cost), weights[0]
+    if any(r.inner for r in rectangles):
+        if _too_strong(weights):
+            return _forward(layout, EXACT, training, tensors)
+        braked = torch.cat([weights[0], _brake(h0.shape[1], data.dtype, data.device)], 1)
     h_n, c_n = h0.clone(), c0.clone()  # row by row the last states; empty sequences keep these
-    outputs, runs, h, c = [], [], h0[:rectangles[0].size], c0[:rectangles[0].size]
+    h, c = h0[:rectangles[0].size], c0[:rectangles[0].size]
+    outputs, runs = [], []
     for r, rows in zip(rectangles, data.split([r.count for r in rectangles]), strict=True):
         if r.inner is None:
             run = dense.forward(rows.view(r.steps, r.size, -1), h, c, weights, training)
@@ -176,7 +197,7 @@ def _forward(rectangles: list[Rectangle], training: bool,
         runs.append(run)
     # a copy even of one, which the caller may change while the kernel still wants its own
     output = torch.cat(outputs) if training or len(outputs) > 1 else outputs[0]
-    return (output, h_n, c_n), runs, braked
+    return _Forward((output, h_n, c_n), rectangles, runs, braked)
 
 
 def _backward(rectangles: list[Rectangle], runs: list[Run], weights: list[Tensor],
@@ -211,15 +232,25 @@ def _backward(rectangles: list[Rectangle], runs: list[Run], weights: list[Tensor
     return [torch.cat(d_data[::-1]) if need_data else None, dh, dc, *d_weights]
 
 
-def _braked(weights: list[Tensor]) -> Tensor:
-    """The input's weights with one more column, (4H, F + 1), for the one that marks padding.
+def _too_strong(weights: list[Tensor]) -> bool:
+    """Could they outweigh the brake? Infinite ones do, and so does a NaN.
 
-    There the input is 1 and h lies in -1..1, so no gate is larger than the sum of all weights.
+    On padding the input is 1 and h lies in -1..1, so no gate is larger than the sum of all weights.
+    On a GPU the host would have to wait for that; there a NaN may reach every unit of a sequence.
     """
-    size = len(weights[0]) // 4
-    pull = BRAKE + sum(torch.linalg.vector_norm(w, 1) for w in weights)
-    pull = pull.clamp(max=torch.finfo(pull.dtype).max / 4)  # infinity times 0 would be no number
-    braked = F.pad(weights[0], (0, 1))
-    braked[:size, -1] = -pull
-    braked[size:2 * size, -1] = pull
-    return braked
+    if not weights[0].is_cpu:
+        return False
+    return not 2 * float(sum(w.abs().sum() for w in weights)) < _pull(weights[0].dtype)
+
+
+def _pull(dtype: torch.dtype) -> float:
+    return min(BRAKE, torch.finfo(dtype).max / 4)  # infinity times 0 would be no number
+
+
+@functools.lru_cache(maxsize=64)
+def _brake(size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """One more column of the input's weights, (4H, 1): input gate shut, forget gate open."""
+    with torch.inference_mode(False):  # it is kept, and may serve a training step later
+        brake = torch.zeros(4 * size, 1, dtype=dtype, device=device)
+        brake[:size], brake[size:2 * size] = -_pull(dtype), _pull(dtype)
+    return brake

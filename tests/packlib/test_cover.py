@@ -66,7 +66,7 @@ def test_the_balance_of_calls_and_cells(cost, shapes):
     assert [(r.steps, r.size) for r in rectangles] == shapes
 
 
-@pytest.mark.parametrize("scale", [1, 100, 10_000])
+@pytest.mark.parametrize("scale", [1, 100, 10_000, 1e20, 1e35])
 def test_the_brake_holds_whatever_the_weights(scale):
     """One padded rectangle against four without padding; large weights must not release it."""
     torch.manual_seed(0)
@@ -79,8 +79,24 @@ def test_the_brake_holds_whatever_the_weights(scale):
         torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")], ids=str)
+@pytest.mark.parametrize("row", [0, 4, 9, 13])  # of each gate
+@pytest.mark.parametrize("name", ["weight_ih_l0", "weight_hh_l0", "bias_ih_l0"])
+def test_a_weight_that_is_no_number_spoils_what_it_reaches_alone(monkeypatch, name, row, value):
+    """Whoever looks for the unit that went wrong finds it."""
+    monkeypatch.setattr("packlib.rnn.cover_cost", lambda data, w_hh: Cost(10**6, 0, 1))
+    layer = packlib.LSTM(3, 4, route="cover")
+    with torch.no_grad():
+        getattr(layer, name)[row, ...].view(-1)[0] = value
+    xs = [torch.randn(n, 3) for n in (6, 2, 1)]
+    output, (h_n, c_n) = layer(packlib.pack_sequence(xs))
+    for i, x in enumerate(xs):
+        alone, (h, c) = torch.nn.LSTM.forward(layer, x)
+        torch.testing.assert_close(output.sequence(i), alone, equal_nan=True)
+        torch.testing.assert_close((h_n[:, i], c_n[:, i]), (h, c), equal_nan=True)
+
+
 def test_the_brake_is_a_number_in_half_precision():
-    """The weights of a wide layer add up to more than half precision can hold."""
     layer = packlib.LSTM(64, 64, route="cover").half()
     with torch.no_grad():
         layer.weight_ih_l0.mul_(100)
