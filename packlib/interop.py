@@ -192,6 +192,10 @@ def from_nested(nested: Tensor, *, allow_empty: bool = False) -> PackedSequence:
 def _pack(data: Tensor, starts: Ints, lengths: Ints, allow_empty: bool) -> PackedSequence:
     """Pack the sequences that begin at these rows of data (N or more, *)."""
     check_bool("allow_empty", allow_empty)
+    if not allow_empty and (lengths == 0).any():
+        i = int(lengths.argmin())
+        raise RuntimeError(f"sequence {i} is empty, it begins and ends at row {starts[i]}; to keep "
+                           "empty sequences, give allow_empty=True")
     layout = plan(lengths, enforce_sorted=False, allow_empty=allow_empty)
     if len(data) == layout.num_rows and np.array_equal(starts, layout.starts):
         return PackedSequence.from_layout(moves.to_packed(data, layout, moves.LISTED), layout)

@@ -15,7 +15,10 @@ from packlib.sequence import PackedSequence
 class Checked(torch.nn.RNNBase):
     """torch's base of recurrent layers, with the checks of packed input."""
 
-    route: str
+    route = "auto"
+
+    def extra_repr(self) -> str:
+        return super().extra_repr() + (f", route={self.route!r}" if self.route != "auto" else "")
 
     def check_route(self) -> None:
         if self.route not in ROUTES:
@@ -60,12 +63,28 @@ class Checked(torch.nn.RNNBase):
         if tensor.device != weight.device:
             raise RuntimeError(f"{name} is on {tensor.device}, but the weights are on "
                                f"{weight.device}: move one of them")
-        if tensor.dtype != weight.dtype and not torch.is_autocast_enabled(tensor.device.type):
+        if tensor.dtype != weight.dtype and autocast_dtype(tensor.device.type) is None:
             raise ValueError(f"RNN {name} dtype ({tensor.dtype}) does not match weight dtype "
                              f"({weight.dtype}). Convert {name}: {name}.to({weight.dtype}), or "
                              "the layer"
                              + ("; ids need an embedding first: packed.map(embedding)"
                                 if not tensor.is_floating_point() else ""))
+
+
+def autocast_dtype(kind: str) -> torch.dtype | None:
+    """What autocast computes in on devices of this kind; None where it is off, or not known."""
+    if not torch.amp.is_autocast_available(kind) or not torch.is_autocast_enabled(kind):
+        return None
+    return torch.get_autocast_dtype(kind)
+
+
+def refuse_lengths(hx: Any) -> None:
+    """First states are never integers, but lengths are, and they come last in other functions."""
+    integers = (not (hx.is_floating_point() or hx.is_complex()) if isinstance(hx, Tensor) else
+                isinstance(hx, (list, tuple)) and any(isinstance(n, int) for n in hx))
+    if integers:
+        raise TypeError("hx must be first states, got integers: lengths are given by their name, "
+                        "layer(x, lengths=lengths)")
 
 
 def refuse_projection(kwargs: dict[str, Any]) -> None:

@@ -221,18 +221,18 @@ class Layout:
 
     def reversed(self, device: torch.device) -> Tensor:
         """Each sequence's steps from last to first ``(N,)``: a permutation that undoes itself."""
-        return self._rows(("reversed", device), lambda: (
+        return self.rows(("reversed", device), lambda: (
             self.offsets[self.by_sequence(self.lengths) - 1 - self.step] + self.rank))
 
     def before(self, device: torch.device) -> Tensor:
         """For each row from step 1 on, the row of the same sequence one step before."""
         later = slice(self.sizes[0], None)
-        return self._rows(("before", device), lambda: (
+        return self.rows(("before", device), lambda: (
             self.offsets[self.step[later] - 1] + self.rank[later]))
 
     def last(self, device: torch.device) -> Tensor:
         """Each sequence's last step in a flat (T, B) grid ``(B,)``, longest sequence first."""
-        return self._rows(("last", device), lambda: (
+        return self.rows(("last", device), lambda: (
             (conjugate(self.batch_sizes) - 1) * self.num_sequences + np.arange(self.num_sequences)))
 
     def padded(self, total: int, batch_first: bool, device: torch.device,
@@ -242,11 +242,11 @@ class Layout:
             first, stride = self._grid(total, batch_first, padding_side)
             return self._places(self.by_rank(first), stride)
 
-        return self._rows(("padded", total, batch_first, padding_side, device), make)
+        return self.rows(("padded", total, batch_first, padding_side, device), make)
 
     def listed(self, device: torch.device) -> Tensor:
         """Each packed row among the sequences laid end to end, in the user's order ``(N,)``."""
-        return self._rows(("listed", device), lambda: self._places(self.by_rank(self.starts)))
+        return self.rows(("listed", device), lambda: self._places(self.by_rank(self.starts)))
 
     def filled(self, total: int, batch_first: bool, device: torch.device,
                padding_side: str = "right") -> Tensor:
@@ -256,7 +256,7 @@ class Layout:
             step = np.arange(self.lengths.sum()) - np.repeat(self.starts, self.lengths)
             return np.repeat(first, self.lengths) + step * stride
 
-        return self._rows(("filled", total, batch_first, padding_side, device), make)
+        return self.rows(("filled", total, batch_first, padding_side, device), make)
 
     def _grid(self, total: int, batch_first: bool, padding_side: str) -> tuple[Ints, int]:
         """Of a flat grid: the cell of each sequence's first step, and from step to step."""
@@ -272,12 +272,13 @@ class Layout:
             self._kept[key] = make()
         return self._kept[key]
 
-    def _rows(self, name: tuple[Any, ...], make: Callable[[], Ints]) -> Tensor:
+    def rows(self, name: tuple[Any, ...], make: Callable[[], Ints]) -> Tensor:
+        """Integers that ``make`` counts, on the device that ends their name; made once."""
         device = name[-1]
         key = (*name, stream(device)) if device.type == "cuda" else name
         if key not in self._kept:
             if torch.is_inference_mode_enabled():
                 with torch.inference_mode(False):  # kept ones may serve a backward pass later
-                    return self._rows(name, make)
+                    return self.rows(name, make)
             self._kept[key] = near(device, make())
         return self._kept[key]

@@ -58,13 +58,22 @@ def watched() -> bool:
                 or torch._C._len_torch_dispatch_stack() or transformed())
 
 
+# torch moves rows of these by their bits alone
+SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
+
+
 def _gather(grid: Tensor, rows: Tensor) -> Tensor:
+    if grid.dtype in SIGNED:
+        return _gather(grid.view(SIGNED[grid.dtype]), rows).view(grid.dtype)
     if grid.nbytes < LARGE or not _large(grid, shape := (rows.shape[0], *grid.shape[1:])):
         return grid.index_select(0, rows)
     return torch.index_select(grid, 0, rows, out=_fresh(grid, shape, np.empty))
 
 
 def _scatter(data: Tensor, rows: Tensor, cells: int, value: Number = 0) -> Tensor:
+    if data.dtype in SIGNED:
+        bits = torch.tensor(value, dtype=data.dtype).view(SIGNED[data.dtype]).item()
+        return _scatter(data.view(SIGNED[data.dtype]), rows, cells, bits).view(data.dtype)
     shape = (cells, *data.shape[1:])
     if _large(data, shape):
         grid = _fresh(data, shape, np.empty if cells == len(rows) or value else np.zeros)

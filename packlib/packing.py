@@ -118,6 +118,9 @@ def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True, *,
     """
     check_bool("allow_empty", allow_empty)
     made = check_sequences(sequences, "pack_sequence")
+    if made[0].shape[1:].numel() == 0:
+        raise RuntimeError("Cannot pack empty tensors. Got steps of shape "
+                           f"{tuple(made[0].shape[1:])}")
     if torch.compiler.is_compiling():
         counts = torch.tensor([s.shape[0] for s in made], device="cpu")
         return traced.pack_listed(joined(made), counts, enforce_sorted, allow_empty)

@@ -255,8 +255,8 @@ def check_fit(lengths: Ints, total: int, shape: Sequence[int], batch_first: bool
     i = lengths.argmax()
     if lengths[i] > total:
         raise ValueError(f"lengths[{i}]={lengths[i]}, but the input has only T={total} steps "
-                         f"(shape {tuple(shape)}, batch_first={batch_first})"
-                         + other_layout(shape, len(lengths), batch_first))
+                         f"(shape {tuple(shape)}, batch_first={batch_first}: the input is read as "
+                         f"{'(B, T)' if batch_first else '(T, B)'})")
 
 
 def other_layout(shape: Sequence[int], size: int, batch_first: bool) -> str:

@@ -38,7 +38,7 @@ def _check_empty(lengths: Ints, allow_empty: bool) -> None:
     if not allow_empty:
         raise RuntimeError("Length of all samples has to be greater than 0, but found an element "
                            f"in 'lengths' that is <= 0: lengths[{i}]={lengths[i]}"
-                           + ("; to keep an empty sequence, pack with allow_empty=True"
+                           + ("; to keep empty sequences, pack with allow_empty=True"
                               if lengths[i] == 0 else ""))
     if lengths[i] < 0:
         raise RuntimeError(f"lengths must be at least 0, got lengths[{i}]={lengths[i]}")

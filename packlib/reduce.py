@@ -259,4 +259,4 @@ def _near(layout: Where, name: str, device: torch.device, make: Callable[[Layout
     """What ``make`` counts, on the device; made once for each layout."""
     if isinstance(layout, traced.Rows):
         return getattr(layout, name).to(device)
-    return layout.kept((name, device), lambda: torch.from_numpy(make(layout)).to(device))
+    return layout.rows((name, device), lambda: make(layout))

@@ -19,7 +19,12 @@ from torch.nn.utils import rnn as torch_rnn
 
 from packlib import cover, fused, layer_ops, moves, traced
 from packlib.cells import gru_layer, lstm_layer, rnn_layer
-from packlib.layer_input import Checked, refuse_projection
+from packlib.layer_input import (
+    Checked,
+    autocast_dtype,
+    refuse_lengths,
+    refuse_projection,
+)
 from packlib.ops import take, transformed
 from packlib.packing import pack_padded_sequence, pad_packed_sequence
 from packlib.routes import choose, choose_on_cuda, cover_cost
@@ -49,13 +54,15 @@ class _Packed(Checked):
         Returns:
             Outputs in the form of the input, packed (N, directions * H) or padded with 0 to the
             input's T, and the states in the shape of ``hx``. Under autocast they are computed, and
-            given, in autocast's dtype. The last states of an empty sequence are its first ones.
+            given, in autocast's dtype (by the route ``"torch"`` in the dtypes of torch's layer).
+            The last states of an empty sequence are its first ones.
 
         Raises:
             RuntimeError: features, hidden sizes or devices do not fit.
             ValueError: dtypes differ, or a length is beyond the input's T.
             TypeError: the input is of another kind, or has no use for ``lengths``.
         """
+        refuse_lengths(hx)
         if lengths is not None:
             return self._run_padded(input, hx, lengths)
         if not isinstance(input, torch_rnn.PackedSequence):
@@ -70,8 +77,8 @@ class _Packed(Checked):
         states = self.first_states(packed, hx)
         self.check_route()  # it may have been set since
         route, kind, given = self._chosen(packed), packed.device.type, hx is not None
-        if torch.is_autocast_enabled(kind) and route != "torch":  # which knows of it
-            dtype = torch.get_autocast_dtype(kind)
+        dtype = autocast_dtype(kind)
+        if dtype is not None and route != "torch":  # which knows of it
             with torch.autocast(kind, enabled=False):
                 return self._run(packed.map(lambda data: data.to(dtype)),
                                  tuple(s.to(dtype) for s in states), given, route)
@@ -85,8 +92,7 @@ class _Packed(Checked):
             return "plain"  # of operators that torch can differentiate forwards, batch, and so on
         if self.route != "auto" or not packed.data.is_cuda:
             return self.route
-        dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else (
-            packed.dtype)
+        dtype = autocast_dtype("cuda") or packed.dtype
         return choose_on_cuda(self.mode, packed.layout, self.hidden_size, dtype,
                               torch.is_grad_enabled(), self.proj_size > 0)
 
@@ -178,6 +184,10 @@ class _Packed(Checked):
                 outputs.append(turn(output))
                 last.append(tuple(state_n))
             data = torch.cat(outputs, 1) if self.bidirectional else outputs[0]
+        if data.requires_grad and not self.bidirectional:
+            # its own memory, as torch's: the loop's backward sees its outputs again, and the caller
+            # may change these in place
+            data = data.clone()
         return data, tuple(torch.stack(pieces) for pieces in zip(*last, strict=True))
 
     def _run_direction(self, packed: PackedSequence, data: Tensor, state: tuple[Tensor, ...],

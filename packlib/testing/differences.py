@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import torch
@@ -131,6 +131,8 @@ def row_difference(actual: Tensor, expected: Tensor, close: Close, place: Callab
     if actual.dtype != torch.bool:
         row, most = _greatest(flat(actual)[wrong], flat(expected)[wrong])
         lines.append(f"greatest difference: {most:.3g}, {place(wrong[row])} ({close})")
+        if replace(close, equal_nan=True).rows(actual, expected).all():
+            lines.append("only NaN differs, and it stands in both: equal_nan=True lets it be equal")
     return "\n".join(lines)
 
 

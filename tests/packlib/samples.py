@@ -1,5 +1,6 @@
 """Sequences that the tests of assertions share, and what an assertion says."""
 
+import oracle
 import pytest
 import strategies
 import torch
@@ -9,10 +10,16 @@ import packlib
 
 LENGTHS = [2, 4, 1, 4, 3, 6, 1]
 ORDER = [5, 1, 3, 4, 0, 2, 6]
+INVERSE = [ORDER.index(i) for i in range(len(ORDER))]
+SIZES = oracle.batch_sizes(LENGTHS)
 
 
 def sequences(lengths=LENGTHS, features=(3,), dtype=torch.float64):
     return [strategies.values((n, *features), dtype, seed=i) for i, n in enumerate(lengths)]
+
+
+def grid(xs, total=None, value=0):
+    return oracle.padded(xs, total or max(map(len, xs)), True, value)
 
 
 def packed_with_empty(xs):

@@ -232,6 +232,8 @@ DATA = {
     "bools": torch.rand(4, 16) > 0.5,
     "half": torch.randn(4, 8).bfloat16(),
     "complex": torch.randn(4, 2, dtype=torch.complex128),
+    "unsigned": torch.randint(0, 60000, (4, 3)).to(torch.uint16),
+    "unsigned words": torch.randint(0, 2**40, (4, 4)).to(torch.uint64),
     "conjugated": torch.randn(4, 2, dtype=torch.complex64).conj(),
     "negated": torch._neg_view(torch.randn(4, 4)),
     "one float aside": torch.randn(17)[1:].view(4, 4),
@@ -243,7 +245,7 @@ DATA = {
 
 @pytest.mark.parametrize("data", DATA.values(), ids=DATA)
 def test_rows_of_any_kind_arrive(data):
-    value = True if data.dtype == torch.bool else -2.0
+    value = {torch.bool: True, torch.uint16: 65534, torch.uint64: 2**40}.get(data.dtype, -2.0)
     grid = ops.put(data, ROWS, 6, value)
     oracle.same(grid, by_hand(data, ROWS, 6, value))
     oracle.same(ops.take(grid, ROWS), data.clone())

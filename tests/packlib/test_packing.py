@@ -252,6 +252,7 @@ def test_pack_sequence_takes_an_iterator():
 
 @pytest.mark.parametrize(("sequences", "words"), [
     ([torch.ones(2), torch.ones(5)], "must be sorted in decreasing order"),
+    ([torch.ones(2, 0), torch.ones(1, 0)], r"Cannot pack empty tensors.*\(0,\)"),
     ([torch.ones(2), torch.ones(0)], r"greater than 0.*lengths\[1\]=0"),
 ])
 def test_pack_sequence_lengths_that_are_refused(sequences, words):

@@ -248,6 +248,35 @@ def test_lengths_that_cannot_be(given, lengths, error, words):
         packlib.GRU(FEATURES, HIDDEN)(given, lengths=lengths)
 
 
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("hx", [[6, 4], (6, 4), torch.tensor([6, 4])], ids=str)
+@pytest.mark.parametrize("name", ["RNN", "GRU", "LSTM"])
+def test_lengths_in_the_place_of_states_are_recognised(name, hx, packed):
+    x = torch.zeros(6, 2, FEATURES)
+    given = packlib.pack_padded_sequence(x, [6, 4]) if packed else x
+    with pytest.raises(TypeError, match=r"hx must be first states.*lengths=lengths"):
+        getattr(packlib, name)(FEATURES, HIDDEN)(given, hx)
+
+
+@pytest.mark.parametrize("route", ["auto", "plain", "hoisted", "torch"])
+@pytest.mark.parametrize("name", ["RNN", "GRU", "LSTM"])
+def test_the_meta_device(name, route):
+    """Shapes alone, as torch's layers give them."""
+    with torch.device("meta"):
+        layer = getattr(packlib, name)(FEATURES, HIDDEN, bidirectional=True, route=route)
+        x = torch.zeros(6, 2, FEATURES)
+    output, last = layer(packlib.pack_padded_sequence(x, [6, 4]))
+    assert output.data.shape == (10, 2 * HIDDEN) and output.data.is_meta
+    assert flat(last)[0].shape == (2, 2, HIDDEN)
+
+
+def test_a_forced_route_shows_and_an_old_pickle_has_the_usual_one():
+    layer = packlib.GRU(3, 4, route="plain")
+    assert repr(layer) == "GRU(3, 4, route='plain')" and repr(packlib.GRU(3, 4)) == "GRU(3, 4)"
+    del layer.route
+    assert layer.route == "auto"
+
+
 def kernels(layer, lengths):
     packed = packlib.pack_sequence([torch.randn(n, FEATURES) for n in lengths], False)
     layer.zero_grad()  # otherwise the second call adds its gradients to the first's

@@ -211,16 +211,16 @@ def test_what_the_backward_needs_may_not_be_changed(route, lengths):
 
 
 @pytest.mark.parametrize("lengths", [[5, 2], [5, 5]], ids=str)
-def test_an_output_that_is_changed_in_place(lengths):
-    """The hoisted loop wants to see it again, and says so; a cover has its own copy."""
-    packed = packlib.pack_sequence([torch.ones(n, FEATURES) for n in lengths])
-    output, _ = packlib.GRU(FEATURES, HIDDEN, route="hoisted")(packed)
-    total = output.data.sum()
-    output.data.detach().mul_(2)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        total.backward()
-    layer = packlib.LSTM(FEATURES, HIDDEN, route="cover")
-    layer(packed)[0].data.mul(3).sum().backward()
-    expected, layer.weight_hh_l0.grad = layer.weight_hh_l0.grad, None
-    layer(packed)[0].data.mul_(3).sum().backward()
-    torch.testing.assert_close(layer.weight_hh_l0.grad, expected)
+@pytest.mark.parametrize("bidirectional", [True, False])
+@pytest.mark.parametrize(("kind", "route"), WAYS)
+def test_an_output_may_be_changed_in_place(kind, route, bidirectional, lengths):
+    """As torch's: an activation or a dropout in place is common."""
+    layer, _ = forced(kind, route, num_layers=2, bidirectional=bidirectional)
+    packed = packlib.pack_sequence([torch.ones(n, FEATURES).double() for n in lengths])
+    grads = []
+    for change in (torch.mul, torch.Tensor.mul_):
+        output, last = layer(packed)
+        loss = change(output.data, 3).sum() + sum(change(s, 2).pow(2).sum() for s in flat(last))
+        grads.append(torch.autograd.grad(loss, list(layer.parameters())))
+    for one, other in zip(*grads, strict=True):
+        torch.testing.assert_close(one, other)
