@@ -41,7 +41,7 @@ _build/address: FORCE
 FORCE:
 
 _build/html/index.html: .venv/installed _build/address _config.yml _toc.yml index.md references.bib \
-    $(wildcard chapters/* _static/* _ext/* packlib/*.py packlib/checks/*.py) tools/book.py
+    $(wildcard chapters/* _static/* _ext/* packlib/*.py packlib/*/*.py) tools/book.py
 	$(BIN)/python tools/book.py
 	@touch $@
 

@@ -279,6 +279,7 @@ def test_a_forced_route_shows_and_an_old_pickle_has_the_usual_one():
 
 def kernels(layer, lengths):
     packed = packlib.pack_sequence([torch.randn(n, FEATURES) for n in lengths], False)
+    layer(packed)  # the plan, and the brake of a cover, are kept from the first use on
     layer.zero_grad()  # otherwise the second call adds its gradients to the first's
     with oracle.Work() as work:
         layer(packed)[0].data.sum().backward()
