@@ -233,12 +233,19 @@ class Layout:
     def last(self, device: torch.device) -> Tensor:
         """Each sequence's last step in a flat (T, B) grid ``(B,)``, longest sequence first."""
         return self.rows(("last", device), lambda: (
-            (conjugate(self.batch_sizes) - 1) * self.num_sequences + np.arange(self.num_sequences)))
+            (self.by_rank(self.lengths) - 1) * self.num_sequences
+            + np.arange(self.num_sequences)))
 
     def padded(self, total: int, batch_first: bool, device: torch.device,
                padding_side: str = "right") -> Tensor:
         """Each packed row in a flat grid, (B, total) if ``batch_first``, else (total, B)."""
         def make() -> Ints:
+            if self.order is None and not batch_first and padding_side == "right":
+                # each step's rows lie side by side in the grid too
+                places = (np.arange(0, len(self.batch_sizes) * self.num_sequences,
+                                    self.num_sequences) - self.offsets).repeat(self.batch_sizes)
+                places += np.arange(len(places))
+                return places
             first, stride = self._grid(total, batch_first, padding_side)
             return self._places(self.by_rank(first), stride)
 

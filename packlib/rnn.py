@@ -179,34 +179,36 @@ class _Packed(Checked):
             for suffix in ("", "_reverse") if self.bidirectional else ("",):
                 state = tuple(s[len(last)] for s in states)
                 turn = _turn(packed) if suffix else _as_it_is
-                output, *state_n = self._run_direction(packed, turn(data), state, weights,
-                                                       f"_l{layer}{suffix}", route)
+                mine = self._direction_weights(weights, f"_l{layer}{suffix}", data.dtype)
+                way = route if route != "auto" else choose(self.mode, packed.layout, data, mine[1],
+                                                           self.proj_size > 0)
+                output, *state_n = self._run_direction(packed, turn(data), state, mine, way)
                 outputs.append(turn(output))
                 last.append(tuple(state_n))
             data = torch.cat(outputs, 1) if self.bidirectional else outputs[0]
-        if data.requires_grad and not self.bidirectional:
+        if data.requires_grad and not self.bidirectional and way != "cover":
             # its own memory, as torch's: the loop's backward sees its outputs again, and the caller
             # may change these in place
             data = data.clone()
         return data, tuple(torch.stack(pieces) for pieces in zip(*last, strict=True))
 
-    def _run_direction(self, packed: PackedSequence, data: Tensor, state: tuple[Tensor, ...],
-                       weights: dict[str, Tensor], suffix: str, route: str) -> tuple[Tensor, ...]:
-        """One direction of one layer: rows and states longest sequence first."""
-        given: list[Any] = [data, *state]
-        for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
-            weight = weights.get(name + suffix)
-            given.append(None if weight is None else weight.to(data.dtype))
-        w_hh = given[-3]
-        if route == "auto":
-            route = choose(self.mode, packed.layout, data, w_hh, self.proj_size > 0)
-        relu = self.mode == "RNN_RELU"
-        if route == "cover":
-            return cover.lstm(packed.layout, cover_cost(data, w_hh), *given)
+    def _direction_weights(self, weights: dict[str, Tensor], suffix: str,
+                           dtype: torch.dtype) -> list[Any]:
+        """In the order of torch's kernels: w_ih, w_hh, both biases, and LSTM's w_hr."""
+        names = [name + suffix for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
         if self.mode == "LSTM":
-            w_hr = weights.get("weight_hr" + suffix)
-            given.append(None if w_hr is None else w_hr.to(data.dtype))
-        if route == "hoisted":
+            names.append("weight_hr" + suffix)
+        return [weights[name].to(dtype) if name in weights else None for name in names]
+
+    def _run_direction(self, packed: PackedSequence, data: Tensor, state: tuple[Tensor, ...],
+                       weights: list[Any], way: str) -> tuple[Tensor, ...]:
+        """One direction of one layer: rows and states longest sequence first."""
+        if way == "cover":
+            return cover.lstm(packed.layout, cover_cost(data, weights[1]), data, *state,
+                              *weights[:4])
+        given: Any = data, *state, *weights
+        relu = self.mode == "RNN_RELU"
+        if way == "hoisted":
             if self.mode == "LSTM":
                 return layer_ops.lstm(packed.batch_sizes, *given)[:3]
             if self.mode == "GRU":

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import torch
@@ -115,4 +116,9 @@ def _cost(route: str, data: Tensor, w_hh: Tensor) -> Cost:
     if data.is_cuda:
         return CUDA_COSTS[route, torch.is_grad_enabled()]
     weights = w_hh.shape[0] * (w_hh.shape[1] + data.shape[1])
-    return CPU_COSTS[route, torch.is_grad_enabled()].at(weights)
+    return _cpu_cost(route, torch.is_grad_enabled(), weights)
+
+
+@functools.lru_cache(maxsize=256)
+def _cpu_cost(route: str, training: bool, weights: int) -> Cost:
+    return CPU_COSTS[route, training].at(weights)

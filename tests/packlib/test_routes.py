@@ -86,6 +86,47 @@ def test_eval_mode_and_frozen_weights_have_gradients_too(kind, route):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize("lengths", [UNSORTED, [4, 4, 4]], ids=str)
+@pytest.mark.parametrize(("kind", "route", "used"), [
+    (*way, used) for way in WAYS for used in ("output", "h_n", "c_n")
+    if used != "c_n" or way[0].startswith("LSTM")])
+def test_a_loss_may_use_one_of_the_results_alone(kind, route, used, lengths):
+    found = []
+    for layer, module in zip(forced(kind, route), (packlib, nn.utils.rnn), strict=True):
+        torch.manual_seed(0)
+        xs = [torch.randn(n, FEATURES).double().requires_grad_() for n in lengths]
+        states = first_states(layer, torch.float64, size=len(lengths))
+        leaves = [*xs, *(s.requires_grad_() for s in flat(states)), *layer.parameters()]
+        output, last = layer(module.pack_sequence(xs, enforce_sorted=False), states)
+        chosen = output.data if used == "output" else flat(last)[used == "c_n"]
+        found.append(torch.autograd.grad(chosen.pow(2).sum(), leaves, allow_unused=True))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(torch.zeros_like(other) if one is None else one, other)
+
+
+class _Dead(torch.autograd.Function):
+    """Knows no gradient of its input."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return None
+
+
+@pytest.mark.parametrize("create_graph", [True, False])
+@pytest.mark.parametrize(("kind", "route"), WAYS)
+def test_what_follows_may_have_no_gradient(kind, route, create_graph):
+    layer, _ = forced(kind, route)
+    xs = [torch.ones(n, FEATURES).double() for n in UNSORTED]
+    output, _ = layer(packlib.pack_sequence(xs, enforce_sorted=False))
+    found = torch.autograd.grad(_Dead.apply(output.data).sum(), list(layer.parameters()),
+                                create_graph=create_graph, allow_unused=True)
+    assert not any(grad is not None and grad.any() for grad in found)
+
+
 @pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
 def test_under_autocast_a_layer_computes_in_the_dtype_of_autocast(kind):
     ours, theirs = pair(kind, torch.float32)
