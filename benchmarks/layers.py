@@ -85,13 +85,11 @@ def kernels(task: str, case: tuple[int, int, int, int], kind: str) -> Callable[[
     with torch.set_grad_enabled(training):
         if routes.choose("LSTM", layout, data, weights[1], False) != "cover":
             return None
-        rectangles = cover.cover(layout, routes.cover_cost(data, weights[1]))
-    inputs = []
-    for r in rectangles:
-        column = 0 if r.inner is None else 1
-        w_ih = torch.randn(4 * hidden, features + column)
-        inputs.append((torch.randn(r.steps, r.size, features + column),
-                       *torch.randn(2, r.size, hidden), [w_ih, *weights[1:]]))
+        covering = cover.cover(layout, routes.cover_cost(data, weights[1]))
+    columns = features + covering.padded
+    weights[0] = torch.randn(4 * hidden, columns)
+    inputs = [(torch.randn(r.steps, r.size, columns), *torch.randn(2, r.size, hidden), weights)
+              for r in covering.rectangles]
 
     def run() -> None:
         for given in inputs:

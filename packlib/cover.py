@@ -1,11 +1,11 @@
 """The dense cover: an LSTM over a ragged batch as a few calls of the fused dense kernel.
 
 ``batch_sizes`` is a staircase. A few rectangles cover it, each a dense batch of some steps and
-some sequences that runs through the kernel that padded input gets, its state carried on. Where all
-sequences of a rectangle live to its end it is a view of the packed rows. Where some end early they
-are padded, and one more input column is 1 on the padding. Its weight, far below 0 on the input gate
-and far above on the forget gate, outweighs all others: the sigmoids are 0 and 1 there, and the cell
-stands still.
+some sequences that runs through the kernel that padded input gets, its state carried on. Where they
+have the shape of the stairs they are views of the packed rows. Where they reach over them, all
+cells are laid out once, rectangle after rectangle, and one more input column is 1 on the padding.
+Its weight, far below 0 on the input gate and far above on the forget gate, outweighs all others:
+the sigmoids are 0 and 1 there, and the cell stands still.
 
 One rectangle for each distinct length wastes no cell but pays for many calls; one for all pays for
 the padding. The cheapest cover lies between, and a dynamic programme over the distinct lengths
@@ -15,7 +15,6 @@ finds it.
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,7 +37,7 @@ BRAKE = 1e30  # with it the sigmoid of a gate is 0 or 1 exactly
 class Cost:
     """Microseconds of a rectangle: ``call + steps * (step + sequences * cell)``.
 
-    ``pad`` more where something is padded in it, and ``layer`` once for all.
+    Once for all: ``layer``, and ``pad`` where anything is padded.
     """
 
     call: float
@@ -51,72 +50,84 @@ class Cost:
 EXACT = Cost(0, 0, 1)  # calls are free: a rectangle for each level, and nothing is padded
 
 
-@dataclass(frozen=True)
-class Rectangle:
+class Rectangle(NamedTuple):
     """Steps that run as one dense call, with the ``size`` sequences alive at its start.
 
-    ``count``: its packed rows. ``inner``: the layout of those rows, None if nothing is padded.
-    ``following``: how many of its sequences go on after it.
+    ``following``: how many of them go on after it.
     """
 
-    count: int
     steps: int
     size: int
     following: int
-    inner: Layout | None
+
+    @property
+    def cells(self) -> int:
+        return self.steps * self.size
 
 
-def cover(layout: Layout, cost: Cost) -> list[Rectangle]:
-    """The cheapest rectangles, first step first; found once for each layout and cost."""
+class Cover(NamedTuple):
+    """The steps at which rectangles begin, and these, first step first; microseconds of a layer."""
+
+    cuts: tuple[int, ...]
+    rectangles: list[Rectangle]
+    padded: bool
+    price: float
+
+    @property
+    def cells(self) -> list[int]:
+        return [r.cells for r in self.rectangles]
+
+
+def cover(layout: Layout, cost: Cost) -> Cover:
+    """The cheapest cover; found once for each layout and cost."""
     return layout.kept(("cover", cost), lambda: _cover(layout, cost))
 
 
-def _cover(layout: Layout, cost: Cost) -> list[Rectangle]:
-    sizes = layout.batch_sizes
-    falls = np.flatnonzero(sizes[1:] != sizes[:-1]) + 1
-    wasted = (len(sizes) * sizes[0] - sizes.sum()) * cost.cell
-    # a second rectangle saves less than it costs, and so does one for each level, without padding
-    if wasted <= cost.call and wasted + cost.pad <= len(falls) * cost.call:
-        return [_rectangle(layout, 0, len(sizes))]
-    starts = [0, *falls.tolist()]
-    cuts = _cheapest([*starts, len(sizes)], sizes[starts].tolist(), cost)
-    return [_rectangle(layout, start, stop) for start, stop in itertools.pairwise(cuts)]
+def _cover(layout: Layout, cost: Cost) -> Cover:
+    """Either every level is a rectangle, or the best that padding can do."""
+    sizes, steps, rows = layout.batch_sizes, layout.num_steps, layout.num_rows
+    levels = [0, *(np.flatnonzero(sizes[1:] != sizes[:-1]) + 1).tolist()]
+    exact = len(levels) * cost.call + rows * cost.cell
+    wasted = (steps * int(sizes[0]) - rows) * cost.cell
+    if wasted <= cost.call:  # a second rectangle would cost more than it saves
+        cuts, least = [0], cost.call + wasted + rows * cost.cell
+    else:
+        cuts, least = _cheapest([*levels, steps], sizes[levels].tolist(), cost)
+    padded = len(cuts) < len(levels) and least + cost.pad < exact
+    if not padded:
+        cuts, least = levels, exact
+    heights = sizes[cuts].tolist()
+    rectangles = [Rectangle(stop - start, size, following) for start, stop, size, following in zip(
+        cuts, [*cuts[1:], steps], heights, [*heights[1:], 0], strict=True)]
+    price = cost.layer + cost.pad * padded + steps * cost.step + least
+    return Cover(tuple(cuts), rectangles, padded, price)
 
 
-def price(layout: Layout, cost: Cost) -> float:
-    """Microseconds that the cheapest cover takes, by ``cost``."""
-    return cost.layer + sum(
-        cost.call + r.steps * (cost.step + r.size * cost.cell) + cost.pad * (r.inner is not None)
-        for r in cover(layout, cost))
+def _cheapest(bounds: list[int], heights: list[int], cost: Cost) -> tuple[list[int], float]:
+    """The steps to cut at, and the price of calls and cells.
 
-
-def _cheapest(bounds: list[int], heights: list[int], cost: Cost) -> list[int]:
-    """The steps to cut at, given where each level begins and the last one ends, and its height.
-
-    A rectangle from level k to step t costs ``offset + t * slope``, a line for each k, and ``pad``
-    in it if it has more levels than one. Levels fall, so slopes do: of two lines the later one is
-    the better from some step on, and lines stand in a queue, the best one now first.
+    ``bounds``: where each level begins, and the last one ends. A rectangle from level k to step t
+    costs ``offset + t * slope``, a line for each k. Levels fall, so slopes do: of two lines the
+    later one is the better from some step on, and lines stand in a queue, the best one now first.
     """
-    best, begin = 0.0, []  # of the levels so far: their price, and where the last rectangle begins
+    price, begin = 0.0, []  # of the levels so far, and where their last rectangle begins
     queue: list[tuple[float, float, int]] = []  # offset, slope, level
     first = 0
     for k, height in enumerate(heights):
-        end, slope = bounds[k + 1], cost.step + height * cost.cell
-        alone = best + cost.call - bounds[k] * slope
-        while first + 1 < len(queue) and _at(queue[first + 1], end) <= _at(queue[first], end):
-            first += 1
-        best, since = alone + end * slope, k
-        if queue and _at(queue[first], end) < best:
-            best, since = _at(queue[first], end), queue[first][2]
-        begin.append(since)
-        line = alone + cost.pad, slope, k
-        while first + 1 < len(queue) and _sooner(line, queue[-1], queue[-2]):
+        slope = height * cost.cell
+        line = price + cost.call - bounds[k] * slope, slope, k
+        while len(queue) > first + 1 and _sooner(line, queue[-1], queue[-2]):
             queue.pop()
         queue.append(line)
-    cuts = [len(heights)]
+        end = bounds[k + 1]
+        while len(queue) > first + 1 and _at(queue[first + 1], end) <= _at(queue[first], end):
+            first += 1
+        price = _at(queue[first], end)
+        begin.append(queue[first][2])
+    cuts = [begin[-1]]
     while cuts[-1]:
         cuts.append(begin[cuts[-1] - 1])
-    return [bounds[i] for i in reversed(cuts)]
+    return [bounds[i] for i in reversed(cuts)], price
 
 
 def _at(line: tuple[float, float, int], step: int) -> float:
@@ -128,15 +139,6 @@ def _sooner(new: tuple[float, float, int], middle: tuple[float, float, int],
     """The newest line falls below the old one before the middle one does, which has no turn then.
     """
     return (new[0] - old[0]) * (old[1] - middle[1]) <= (middle[0] - old[0]) * (old[1] - new[1])
-
-
-def _rectangle(layout: Layout, start: int, stop: int) -> Rectangle:
-    sizes = layout.batch_sizes
-    following = int(sizes[stop]) if stop < len(sizes) else 0
-    dense = sizes[start] == sizes[stop - 1]
-    inner = None if dense else Layout.from_batch_sizes(sizes[start:stop])
-    count = int(sizes[start:stop].sum())
-    return Rectangle(count, stop - start, int(sizes[start]), following, inner)
 
 
 def lstm(layout: Layout, cost: Cost, data: Tensor, h0: Tensor, c0: Tensor, w_ih: Tensor,
@@ -152,12 +154,12 @@ def lstm(layout: Layout, cost: Cost, data: Tensor, h0: Tensor, c0: Tensor, w_ih:
 
 
 class _Forward(NamedTuple):
-    """Output and last states; the rectangles, and each one's run; the input's weights, braked."""
+    """Output and last states; the cover, its runs, and the weights that they were given."""
 
     outputs: tuple[Tensor, Tensor, Tensor]
-    rectangles: list[Rectangle]
+    cover: Cover
     runs: list[Run]
-    braked: Tensor
+    weights: list[Tensor]
 
 
 class _Covered(torch.autograd.Function):
@@ -168,16 +170,16 @@ class _Covered(torch.autograd.Function):
                 *tensors: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         done = _forward(layout, cost, any(ctx.needs_input_grad), tensors)
         ctx.set_materialize_grads(False)
-        ctx.layout, ctx.rectangles = layout, done.rectangles
+        ctx.layout, ctx.cover = layout, done.cover
         ctx.graphs = [run.graph for run in done.runs]
-        ctx.save_for_backward(*tensors, done.braked,
+        ctx.save_for_backward(*tensors, done.weights[0],
                               *(tensor for run in done.runs for tensor in run[:-1]))
         return done.outputs
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:  # type: ignore[override]
         saved = ctx.saved_tensors  # once: checkpointing computes them anew each time
-        inputs, braked, kept = saved[:7], saved[7], saved[8:]
+        inputs, w_ih, kept = saved[:7], saved[7], saved[8:]
         if all(grad is None for grad in grads):
             return None, None, *[None] * len(inputs)
         if torch.is_grad_enabled():
@@ -186,8 +188,8 @@ class _Covered(torch.autograd.Function):
         each = len(kept) // len(ctx.graphs)
         runs = [Run._make([*kept[i * each:(i + 1) * each], graph])
                 for i, graph in enumerate(ctx.graphs)]
-        weights = [w.detach() for w in inputs[3:] if w is not None]
-        found = _backward(ctx.rectangles, runs, weights, braked, inputs[1], grads,
+        weights = [w_ih, *(w.detach() for w in inputs[4:] if w is not None)]
+        found = _backward(ctx.layout, ctx.cover, runs, weights, inputs[1], grads,
                           need_data=ctx.needs_input_grad[2])
         return None, None, *found, *[None] * (len(inputs) - len(found))
 
@@ -195,37 +197,31 @@ class _Covered(torch.autograd.Function):
 def _forward(layout: Layout, cost: Cost, training: bool,
              tensors: Sequence[Tensor | None]) -> _Forward:
     data, h0, c0, *weights = (t.detach() for t in tensors if t is not None)
-    rectangles, braked = cover(layout, cost), weights[0]
-    if any(r.inner for r in rectangles):
+    covering = cover(layout, cost)
+    cells, storage = data, moves.tiles(covering.cuts)
+    if covering.padded:
         if _too_strong(weights):
             return _forward(layout, EXACT, training, tensors)
-        braked = torch.cat([weights[0], _brake(h0.shape[1], data.dtype, data.device)], 1)
-    (h, h_none), (c, c_none) = (_cut(s, rectangles[0].size) for s in (h0, c0))
-    h_n, c_n = [h_none], [c_none]  # states of sequences without more steps, the shortest first
-    outputs, runs = [], []
-    for r, rows in zip(rectangles, data.split_with_sizes([r.count for r in rectangles]),
-                       strict=True):
-        if r.inner is None:
-            run = dense.forward(rows.view(r.steps, r.size, -1), h, c, weights, training)
-            h, output = run.h_n, run.output.flatten(0, 1)
-        else:
-            cells = moves.cells(r.steps, False)
-            # one more column: 0 on real steps, 1 on padding like all of it
-            x = moves.from_packed(torch.constant_pad_nd(rows, (0, 1)), r.inner, cells, 1)
-            run = dense.forward(x.view(r.steps, r.size, -1), h, c, [braked, *weights[1:]],
-                                training)
-            grid = run.output.flatten(0, 1)
-            h = grid.index_select(0, r.inner.last(data.device))
-            output = moves.to_packed(grid, r.inner, cells)
-        (h, h_end), (c, c_end) = (_cut(s, r.following) for s in (h, run.c_n))
-        h_n.append(h_end)
+        # one more column: 0 on real steps, 1 on padding like all of it
+        cells = moves.from_packed(torch.constant_pad_nd(data, (0, 1)), layout, storage, 1)
+        weights[0] = torch.cat([weights[0], _brake(h0.shape[1], data.dtype, data.device)], 1)
+    h, (c, c_none) = h0[:covering.rectangles[0].size], _cut(c0, covering.rectangles[0].size)
+    c_n = [c_none]  # of sequences without more steps, the shortest first
+    runs = []
+    for r, x in zip(covering.rectangles, cells.split_with_sizes(covering.cells), strict=True):
+        run = dense.forward(x.view(r.steps, r.size, -1), h, c, weights, training)
+        h, (c, c_end) = run.h_n[:r.following], _cut(run.c_n, r.following)
         c_n.append(c_end)
-        outputs.append(output)
         runs.append(run)
-    # a copy even of one, which the caller may change while the kernel still wants its own
-    copied = len(outputs) > 1 or training and rectangles[0].inner is None
-    output = torch.cat(outputs) if copied else outputs[0]
-    return _Forward((output, _joined(h_n[::-1]), _joined(c_n[::-1])), rectangles, runs, braked)
+    outputs = [run.output.flatten(0, 1) for run in runs]
+    output = torch.cat(outputs) if len(outputs) > 1 else outputs[0]
+    if covering.padded:
+        output = moves.to_packed(output, layout, storage)
+    elif training and len(outputs) == 1:
+        output = output.clone()  # the caller may change it while the kernel still wants its own
+    h_n = output.index_select(0, layout.ends(data.device))
+    return _Forward((output, _joined([h_n, h0[h_n.shape[0]:]]), _joined(c_n[::-1])), covering, runs,
+                    weights)
 
 
 def _cut(state: Tensor, count: int) -> tuple[Tensor, ...]:
@@ -239,42 +235,44 @@ def _joined(pieces: Sequence[Tensor]) -> Tensor:
     return torch.cat(some) if len(some) != 1 else some[0]
 
 
-def _backward(rectangles: list[Rectangle], runs: list[Run], weights: list[Tensor], braked: Tensor,
-              h0: Tensor, grads: Sequence[Tensor | None],
-              need_data: bool) -> list[Tensor | None]:
+def _backward(layout: Layout, covering: Cover, runs: list[Run], weights: list[Tensor], h0: Tensor,
+              grads: Sequence[Tensor | None], need_data: bool) -> list[Tensor | None]:
     """Gradients of data, h0, c0 and the weights from those of output, h_n and c_n."""
-    counts = [r.count for r in rectangles]
-    d_output = grads[0] if grads[0] is not None else h0.new_zeros(sum(counts), h0.shape[1])
-    dh, dc = (torch.zeros_like(h0) if grad is None else grad for grad in grads[1:])
-    d_h, d_c = dh[:0], dc[:0]  # of the sequences that go on after a rectangle
+    d_output, d_h_n, d_c_n = grads
+    zeros = torch.zeros_like(h0)
+    started, storage = covering.rectangles[0].size, moves.tiles(covering.cuts)
+    cells = h0.new_zeros(layout.num_rows, h0.shape[1]) if d_output is None else d_output
+    if d_h_n is not None:  # h_n is the last rows of the output
+        cells = cells.index_add(0, layout.ends(h0.device), d_h_n[:started])
+    if covering.padded:
+        cells = moves.from_packed(cells, layout, storage)
+    d_end = zeros if d_c_n is None else d_c_n
+    d_h, d_c = zeros[:0], zeros[:0]  # of the sequences that go on after a rectangle
     d_data: list[Tensor] = []
     d_weights: list[Tensor] = []
-    parts = zip(rectangles, runs, d_output.split_with_sizes(counts), strict=True)
-    for r, run, d_rows in list(parts)[::-1]:
-        live, live_c = (_joined([carried, ended[r.following:r.size]])
-                        for carried, ended in ((d_h, dh), (d_c, dc)))
-        if r.inner is None:
-            d_x, d_h, d_c, *found = dense.backward(
-                run, weights, d_rows.reshape(run.output.shape), live, live_c)
-        else:
-            cells = moves.cells(r.steps, False)
-            grid = moves.from_packed(d_rows, r.inner, cells)
-            if r.following or grads[1] is not None:
-                grid.index_add_(0, r.inner.last(dh.device), live)
-            d_x, d_h, d_c, *found = dense.backward(
-                run, [braked, *weights[1:]], grid.view(run.output.shape), torch.zeros_like(live),
-                live_c)
-            found[0] = found[0][:, :-1]  # not the brake
+    parts = zip(covering.rectangles, runs, cells.split_with_sizes(covering.cells), strict=True)
+    for r, run, d_cells in list(parts)[::-1]:
+        ended = slice(r.following, r.size)
+        d_x, d_h, d_c, *found = dense.backward(
+            run, weights, d_cells.reshape(run.output.shape), _joined([d_h, zeros[ended]]),
+            _joined([d_c, d_end[ended]]))
         # not in place: the kernel gives both biases the same tensor
         d_weights = found if not d_weights else [a + b for a, b in zip(d_weights, found,
                                                                        strict=True)]
-        if need_data:
-            d_rows = d_x.flatten(0, 1)
-            d_data.append(d_rows if r.inner is None else
-                          moves.to_packed(d_rows, r.inner, cells)[:, :-1])
-    started = rectangles[0].size
-    return [torch.cat(d_data[::-1]) if need_data else None, _joined([d_h, dh[started:]]),
-            _joined([d_c, dc[started:]]), *d_weights]
+        d_data.append(d_x.flatten(0, 1))
+    if covering.padded:
+        d_weights[0] = d_weights[0][:, :-1]  # not the brake
+    d_first = _joined([d_h, (zeros if d_h_n is None else d_h_n)[started:]])
+    return [_of_data(layout, covering, d_data[::-1]) if need_data else None, d_first,
+            _joined([d_c, d_end[started:]]), *d_weights]
+
+
+def _of_data(layout: Layout, covering: Cover, d_cells: list[Tensor]) -> Tensor:
+    """The gradient of the packed rows (N, F) from those of each rectangle's cells."""
+    joined = torch.cat(d_cells) if len(d_cells) > 1 else d_cells[0]
+    if not covering.padded:
+        return joined
+    return moves.to_packed(joined, layout, moves.tiles(covering.cuts))[:, :-1]
 
 
 def _too_strong(weights: list[Tensor]) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -230,22 +231,41 @@ class Layout:
         return self.rows(("before", device), lambda: (
             self.offsets[self.step[later] - 1] + self.rank[later]))
 
-    def last(self, device: torch.device) -> Tensor:
-        """Each sequence's last step in a flat (T, B) grid ``(B,)``, longest sequence first."""
-        return self.rows(("last", device), lambda: (
-            (self.by_rank(self.lengths) - 1) * self.num_sequences
-            + np.arange(self.num_sequences)))
+    def ends(self, device: torch.device) -> Tensor:
+        """Each sequence's last row, longest sequence first, without the empty ones."""
+        def make() -> Ints:
+            ranks = np.arange(self.batch_sizes[0])
+            return self.offsets.take(self.by_rank(self.lengths)[:len(ranks)] - 1) + ranks
+
+        return self.rows(("ends", device), make)
+
+    def tiled(self, cuts: tuple[int, ...], device: torch.device) -> Tensor:
+        """Each packed row in the cells of ``tiles``."""
+        def make() -> Ints:
+            places = (self.tiles(cuts)[0] - self.offsets).repeat(self.batch_sizes)
+            places += np.arange(len(places))
+            return places
+
+        return self.rows(("tiled", cuts, device), make)
+
+    def tiles(self, cuts: tuple[int, ...]) -> tuple[Ints, int]:
+        """First cell of each step ``(T,)`` in rectangles laid end to end, and how many there are.
+
+        One begins at each of the steps ``cuts``, of all sequences that have that step; a step has a
+        cell for each of them, longest sequence first.
+        """
+        def make() -> tuple[Ints, int]:
+            steps = [stop - start for start, stop in pairwise((*cuts, self.num_steps))]
+            widths = self.batch_sizes.take(cuts).repeat(steps)
+            stops = widths.cumsum()
+            return stops - widths, int(stops[-1])
+
+        return self.kept(("tiles", cuts), make)
 
     def padded(self, total: int, batch_first: bool, device: torch.device,
                padding_side: str = "right") -> Tensor:
         """Each packed row in a flat grid, (B, total) if ``batch_first``, else (total, B)."""
         def make() -> Ints:
-            if self.order is None and not batch_first and padding_side == "right":
-                # each step's rows lie side by side in the grid too
-                places = (np.arange(0, len(self.batch_sizes) * self.num_sequences,
-                                    self.num_sequences) - self.offsets).repeat(self.batch_sizes)
-                places += np.arange(len(places))
-                return places
             first, stride = self._grid(total, batch_first, padding_side)
             return self._places(self.by_rank(first), stride)
 

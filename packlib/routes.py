@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from packlib.cover import Cost, price
+from packlib.cover import Cost, cover
 from packlib.dense import fused
 from packlib.layout import Layout
 
@@ -71,7 +71,7 @@ def choose(mode: str, layout: Layout, data: Tensor, w_hh: Tensor, projected: boo
     if mode != "LSTM" or projected or not fused(data):
         return "hoisted"
     dense, loop = cover_cost(data, w_hh), _cost("hoisted", data, w_hh)
-    covered = price(layout, dense)
+    covered = cover(layout, dense).price
     looped = loop.layer + layout.num_steps * loop.step + len(data) * loop.cell
     return "cover" if covered < looped else "hoisted"
 
@@ -109,7 +109,7 @@ def choose_on_cuda(mode: str, layout: Layout, hidden: int, dtype: torch.dtype, t
         return "torch"
     packed = CUDA_COSTS["torch", training]
     stepwise = packed.call + layout.num_steps * packed.step + layout.num_rows * packed.cell
-    return "cover" if price(layout, CUDA_COSTS["cover", training]) < stepwise else "torch"
+    return "cover" if cover(layout, CUDA_COSTS["cover", training]).price < stepwise else "torch"
 
 
 def _cost(route: str, data: Tensor, w_hh: Tensor) -> Cost:

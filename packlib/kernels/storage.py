@@ -25,7 +25,7 @@ class Side(NamedTuple):
     skip: Ints
 
 
-Storage = tuple[Any, ...]  # one of the three functions below, then its arguments
+Storage = tuple[Any, ...]  # one of the functions below, then its arguments
 
 
 def packed(layout: Layout) -> Side:
@@ -48,10 +48,18 @@ def listed(layout: Layout, begins: Ints | None = None) -> Side:
     return Side(np.arange(layout.num_steps), longest_first(layout, starts), np.zeros_like(starts))
 
 
+def tiled(layout: Layout, cuts: tuple[int, ...]) -> Side:
+    """Rectangles laid end to end, as ``Layout.tiles`` has them."""
+    ranks = np.arange(layout.num_sequences)
+    return Side(layout.tiles(cuts)[0], ranks, np.zeros_like(ranks))
+
+
 def size(layout: Layout, storage: Storage) -> tuple[int, int]:
     """Steps and rows."""
     if storage[0] is grid:
         return storage[1], storage[1] * layout.num_sequences
+    if storage[0] is tiled:
+        return layout.num_steps, layout.tiles(storage[1])[1]
     return layout.num_steps, layout.num_rows
 
 

@@ -17,15 +17,16 @@ from tests.packlib.strategies import lengths as drawn_lengths
 
 
 def layout_of(lengths):
-    return Layout.from_lengths(np.array(lengths))
+    return Layout.from_lengths(np.array(sorted(lengths, reverse=True)))
 
 
 def expense(sizes, cuts, cost):
     """Of the rectangles that the cuts make, written out."""
-    return cost.layer + sum(
+    pieces = list(itertools.pairwise([0, *cuts, len(sizes)]))
+    padded = any(sizes[start] > sizes[stop - 1] for start, stop in pieces)
+    return cost.layer + cost.pad * padded + sum(
         cost.call + (stop - start) * (cost.step + sizes[start] * cost.cell)
-        + (cost.pad if sizes[start] > sizes[stop - 1] else 0)
-        for start, stop in itertools.pairwise([0, *cuts, len(sizes)]))
+        for start, stop in pieces)
 
 
 def cheapest(lengths, cost):
@@ -37,23 +38,26 @@ def cheapest(lengths, cost):
 
 
 @given(lengths=drawn_lengths, call=st.integers(0, 30), step=st.integers(0, 5),
-       pad=st.integers(0, 9))
-def test_no_cover_is_cheaper(lengths, call, step, pad):
-    cost = Cost(call, step, 1, pad, layer=7)
-    assert cover.price(layout_of(lengths), cost) == pytest.approx(cheapest(lengths, cost))
+       cell=st.integers(0, 3), pad=st.integers(0, 99))
+def test_no_cover_is_cheaper(lengths, call, step, cell, pad):
+    cost = Cost(call, step, cell, pad, layer=7)
+    covering = cover.cover(layout_of(lengths), cost)
+    assert covering.price == pytest.approx(cheapest(lengths, cost))
+    assert covering.price == pytest.approx(
+        expense(batch_sizes(lengths), covering.cuts[1:], cost))
 
 
 @given(lengths=drawn_lengths, call=st.integers(0, 30))
 def test_rectangles_tile_the_staircase(lengths, call):
-    rectangles = cover.cover(layout_of(lengths), Cost(call, 0, 1))
+    covering = cover.cover(layout_of(lengths), Cost(call, 0, 1))
     sizes, step = batch_sizes(lengths), 0
-    for r in rectangles:
-        inside = sizes[step:step + r.steps]
-        assert (r.size, r.count) == (inside[0], sum(inside))
-        assert (r.inner is None) == (len(set(inside)) == 1)
+    assert covering.cuts[0] == 0
+    for r, start in zip(covering.rectangles, covering.cuts, strict=True):
+        assert (start, r.size) == (step, sizes[step])
         step += r.steps
         assert r.following == (sizes[step] if step < len(sizes) else 0)
     assert step == len(sizes)
+    assert covering.padded == (sum(covering.cells) > sum(lengths))
 
 
 @pytest.mark.parametrize(("cost", "shapes"), [
@@ -62,8 +66,8 @@ def test_rectangles_tile_the_staircase(lengths, call):
     (Cost(3, 0, 1), [(3, 5), (3, 2)]),  # 2 calls and 21 cells; else 1 and 30, or 4 and 18
 ])
 def test_the_balance_of_calls_and_cells(cost, shapes):
-    rectangles = cover.cover(layout_of([2, 6, 1, 6, 3]), cost)
-    assert [(r.steps, r.size) for r in rectangles] == shapes
+    covering = cover.cover(layout_of([2, 6, 1, 6, 3]), cost)
+    assert [(r.steps, r.size) for r in covering.rectangles] == shapes
 
 
 @pytest.mark.parametrize("scale", [1, 100, 10_000, 1e20, 1e35])

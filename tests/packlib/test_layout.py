@@ -1,5 +1,7 @@
 """The arithmetic on the host: conjugates, orders, where each row lies."""
 
+from itertools import pairwise
+
 import numpy as np
 import oracle
 import pytest
@@ -68,6 +70,24 @@ def test_rows_of_a_padded_grid(lengths, extra, batch_first, side):
 
     rows = layout.padded(total, batch_first, CPU, side)
     assert rows.tolist() == [cells.index(row) for row in range(sum(lengths))]
+
+
+@given(strategies.lengths, st.sets(st.integers(1, 5)))
+def test_rows_of_rectangles_laid_end_to_end(lengths, inner):
+    layout, _ = layouts(lengths)
+    sizes = oracle.batch_sizes(lengths)
+    cuts = [0, *sorted(cut for cut in inner if cut < len(sizes))]
+    cells = [(step, rank) for start, stop in pairwise([*cuts, len(sizes)])
+             for step in range(start, stop) for rank in range(sizes[start])]
+    assert layout.tiles(tuple(cuts))[1] == len(cells)
+    real = [(step, rank) for step, size in enumerate(sizes) for rank in range(size)]
+    assert [cells[i] for i in layout.tiled(tuple(cuts), CPU)] == real
+
+
+@given(strategies.lengths)
+def test_ends_are_the_last_rows(lengths):
+    layout, order = layouts(lengths)
+    assert layout.ends(CPU).tolist() == [layout.rows_of(i)[-1] for i in order]
 
 
 @given(strategies.lengths)
