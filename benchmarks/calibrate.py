@@ -2,7 +2,7 @@
 
 Each route is timed on batches of many shapes. Some are staircases of a few levels, which the cover
 takes as so many dense rectangles, or as one that is padded. A fit by least squares of the relative
-error gives microseconds = layer + rectangles * call + padded ones * pad + steps * step
+error gives microseconds = layer + pad, if anything is padded, + rectangles * call + steps * step
 + cells * cell, each a base and a part that grows with the number of weights.
 """
 
@@ -51,7 +51,7 @@ def microseconds(route: str, training: bool, lengths: list[int], features: int,
 
 
 def samples(route: str) -> list[tuple[list[int], Cost, tuple[int, ...]]]:
-    """Lengths, how they are covered, and how many layers, rectangles, padded ones, steps, cells."""
+    """Lengths, how they are covered, and how many layers, rectangles, pads, steps and cells."""
     made = [([steps] * size, ONE, (1, 1, 0, steps, steps * size)) for steps, size in SHAPES]
     if route == "cover":
         for steps, size, levels in STAIRS:

@@ -35,7 +35,7 @@ NOTHING = Rate(0, 0)
 
 
 class Costs(NamedTuple):
-    """A layer; in it a step and a cell; for a cover a rectangle, and the padding of one."""
+    """A layer; in it a step and a cell; for a cover a rectangle, and padding if there is any."""
 
     layer: Rate
     step: Rate
