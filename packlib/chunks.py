@@ -68,8 +68,8 @@ def run_chunks(layer: Callable[[PackedSequence, Any], tuple[Any, Any]],
 
     Raises:
         ValueError: ``steps`` is below 1, a state is not B long in ``batch_dim``, there is none for
-            an empty sequence, or the layer has a backward direction, which would begin at the end
-            of each piece.
+            an empty sequence, or the layer, or a module in it, has a backward direction, which
+            would begin at the end of each piece (nothing sees into a function).
         TypeError: ``steps`` is not an integer, or a state is not a tensor or a tuple of them.
 
     >>> from packlib import pack_sequence
@@ -79,7 +79,8 @@ def run_chunks(layer: Callable[[PackedSequence, Any], tuple[Any, Any]],
     (torch.Size([5, 3]), torch.Size([1, 2, 3]))
     (torch.Size([2, 3]), torch.Size([1, 2, 3]))
     """
-    if getattr(layer, "bidirectional", False):
+    modules = layer.modules() if isinstance(layer, torch.nn.Module) else [layer]
+    if any(getattr(module, "bidirectional", False) for module in modules):
         raise ValueError("a bidirectional layer cannot run in chunks: its backward direction "
                          "begins at the end of each sequence")
     pieces, layout = _pieces(packed, steps), layout_of(packed)

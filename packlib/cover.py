@@ -27,7 +27,7 @@ from torch import Tensor
 from packlib import dense, moves
 from packlib.cells import lstm_layer
 from packlib.dense import Run
-from packlib.fused import replayed
+from packlib.fused import graph_is_kept, replayed
 from packlib.layout import Layout
 
 BRAKE = 1e30  # with it the sigmoid of a gate is 0 or 1 exactly
@@ -185,12 +185,14 @@ class _Covered(torch.autograd.Function):
         if torch.is_grad_enabled():
             return None, None, *replayed(
                 functools.partial(lstm_layer, ctx.layout), inputs, grads)
-        each = len(kept) // len(ctx.graphs)
+        keep, each = graph_is_kept(), len(kept) // len(ctx.graphs)
         runs = [Run._make([*kept[i * each:(i + 1) * each], graph])
                 for i, graph in enumerate(ctx.graphs)]
         weights = [w_ih, *(w.detach() for w in inputs[4:] if w is not None)]
-        found = _backward(ctx.layout, ctx.cover, runs, weights, inputs[1], grads,
+        found = _backward(ctx.layout, ctx.cover, runs, weights, inputs[1], grads, keep,
                           need_data=ctx.needs_input_grad[2])
+        if not keep:  # as autograd lets saved tensors go
+            ctx.graphs = None
         return None, None, *found, *[None] * (len(inputs) - len(found))
 
 
@@ -236,7 +238,7 @@ def _joined(pieces: Sequence[Tensor]) -> Tensor:
 
 
 def _backward(layout: Layout, covering: Cover, runs: list[Run], weights: list[Tensor], h0: Tensor,
-              grads: Sequence[Tensor | None], need_data: bool) -> list[Tensor | None]:
+              grads: Sequence[Tensor | None], keep: bool, need_data: bool) -> list[Tensor | None]:
     """Gradients of data, h0, c0 and the weights from those of output, h_n and c_n."""
     d_output, d_h_n, d_c_n = grads
     zeros = torch.zeros_like(h0)
@@ -255,13 +257,13 @@ def _backward(layout: Layout, covering: Cover, runs: list[Run], weights: list[Te
         ended = slice(r.following, r.size)
         d_x, d_h, d_c, *found = dense.backward(
             run, weights, d_cells.reshape(run.output.shape), _joined([d_h, zeros[ended]]),
-            _joined([d_c, d_end[ended]]))
+            _joined([d_c, d_end[ended]]), keep)
         # not in place: the kernel gives both biases the same tensor
         d_weights = found if not d_weights else [a + b for a, b in zip(d_weights, found,
                                                                        strict=True)]
         d_data.append(d_x.flatten(0, 1))
     if covering.padded:
-        d_weights[0] = d_weights[0][:, :-1]  # not the brake
+        d_weights[0] = d_weights[0][:, :-1].contiguous()  # not the brake
     d_first = _joined([d_h, (zeros if d_h_n is None else d_h_n)[started:]])
     return [_of_data(layout, covering, d_data[::-1]) if need_data else None, d_first,
             _joined([d_c, d_end[started:]]), *d_weights]
@@ -272,7 +274,7 @@ def _of_data(layout: Layout, covering: Cover, d_cells: list[Tensor]) -> Tensor:
     joined = torch.cat(d_cells) if len(d_cells) > 1 else d_cells[0]
     if not covering.padded:
         return joined
-    return moves.to_packed(joined, layout, moves.tiles(covering.cuts))[:, :-1]
+    return moves.to_packed(joined[:, :-1], layout, moves.tiles(covering.cuts))
 
 
 def _too_strong(weights: list[Tensor]) -> bool:

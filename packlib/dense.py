@@ -42,17 +42,22 @@ def forward(x: Tensor, h: Tensor, c: Tensor, weights: list[Tensor], training: bo
     """
     if not fused(x):
         return _by_torch(x, h, c, weights, training)
+    x, h, c = x.contiguous(), h.contiguous(), c.contiguous()  # the kernel looks at no stride
     with torch.set_grad_enabled(training):  # otherwise it keeps nothing for a backward
         return Run(x, h, c, *torch.ops.aten.mkldnn_rnn_layer(
             x, *_four(weights), h, c, False, [], _LSTM, h.shape[1], 1, len(weights) == 4, False,
             False, training))
 
 
-def backward(run: Run, weights: list[Tensor], d_output: Tensor, d_h: Tensor, d_c: Tensor) -> Grads:
-    """Gradients of x, h, c and each of the weights, from those of the output and last states."""
+def backward(run: Run, weights: list[Tensor], d_output: Tensor, d_h: Tensor, d_c: Tensor,
+             keep: bool = True) -> Grads:
+    """Gradients of x, h, c and each of the weights, from those of the output and last states.
+
+    Once only, if what a graph needs is not to be kept.
+    """
     if not fused(run.x):
         outputs, leaves = run.graph
-        return torch.autograd.grad(outputs, leaves, [d_output, d_h, d_c], retain_graph=True)
+        return torch.autograd.grad(outputs, leaves, [d_output, d_h, d_c], retain_graph=keep)
     d_x, *d_weights, d_h, d_c = torch.ops.aten.mkldnn_rnn_layer_backward(
         run.x, *_four(weights), run.h, run.c, run.output, run.h_n, run.c_n, d_output, d_h, d_c,
         False, _LSTM, run.h.shape[1], 1, len(weights) == 4, True, False, [], False, run.workspace)

@@ -62,8 +62,8 @@ def _check_batch_sizes(data: Tensor, batch_sizes: Any) -> None:
                          f"longest first; {hint}")
     if data.dim() == 0 or sizes.sum() != len(data):
         rows = len(data) if data.dim() else 0
-        raise ValueError(f"batch_sizes add up to {sizes.sum()} steps, but data has {rows} rows; "
-                         f"{hint}")
+        raise ValueError(f"batch_sizes add up to {sizes.sum()} steps, but data has {rows} rows: "
+                         f"it has one for each real step, and {hint}")
 
 
 def check_permutation(name: str, indices: Any, size: int) -> None:

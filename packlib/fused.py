@@ -36,6 +36,8 @@ def replayed(plain: Run, inputs: Sequence[Tensor | None],
     """Gradients of ``plain(*inputs)``, which can be differentiated again."""
     device = next(t for t in inputs if t is not None).device.type
     with torch.enable_grad(), torch.autocast(device, enabled=False):
+        # views: one input may be made of another, and that way is not this function's
+        inputs = [None if t is None else t.view_as(t) for t in inputs]
         outputs = plain(*inputs)
     pairs = [(o.to(g.dtype), g) for o, g in zip(outputs, grads, strict=False) if g is not None]
     return _gradients(pairs, inputs, create_graph=True)
@@ -47,6 +49,11 @@ def _gradients(pairs: Sequence[tuple[Tensor, Tensor]], inputs: Sequence[Tensor |
     outputs, grads = zip(*pairs, strict=True)
     found = iter(torch.autograd.grad(outputs, wanted, grads, allow_unused=True, **options))
     return [next(found) if t is not None and t.requires_grad else None for t in inputs]
+
+
+def graph_is_kept() -> bool:
+    """Whether the backward pass that runs now may be asked for again."""
+    return torch._C._autograd._get_current_graph_task_keep_graph()
 
 
 class _Fused(torch.autograd.Function):
@@ -70,7 +77,7 @@ class _Fused(torch.autograd.Function):
         if torch.is_grad_enabled():
             return None, None, *replayed(ctx.plain, inputs, grads)
         pairs = [(o, g) for o, g in zip(ctx.outputs, grads, strict=True) if g is not None]
-        keep = torch._C._autograd._get_current_graph_task_keep_graph()
+        keep = graph_is_kept()
         found = _gradients(pairs, ctx.inside, retain_graph=keep)
         if not keep:  # as autograd does it: what the kernel kept for this is let go
             ctx.inside = ctx.outputs = None

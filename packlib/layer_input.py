@@ -8,8 +8,11 @@ import torch
 from torch import Tensor
 
 from packlib import traced
+from packlib.ops import autocast_dtype
 from packlib.routes import ROUTES
 from packlib.sequence import PackedSequence
+
+EMBED = "; ids need an embedding first: packed.map(embedding)"
 
 
 class Checked(torch.nn.RNNBase):
@@ -31,7 +34,7 @@ class Checked(torch.nn.RNNBase):
     def check_data(self, data: Tensor) -> None:
         if data.dim() != 2:
             raise RuntimeError("input must have 2 dimensions, packed data (N, input_size), got "
-                               f"shape {tuple(data.shape)}")
+                               f"shape {tuple(data.shape)}" + _missing_features(data))
         if data.shape[1] != self.input_size:
             raise RuntimeError("input.size(-1) must be equal to input_size. Expected "
                                f"{self.input_size}, got {data.shape[1]}")
@@ -59,23 +62,22 @@ class Checked(torch.nn.RNNBase):
         return states
 
     def _check_kind(self, name: str, tensor: Tensor) -> None:
-        weight = self.weight_ih_l0
+        weight: Any = self.weight_ih_l0
         if tensor.device != weight.device:
             raise RuntimeError(f"{name} is on {tensor.device}, but the weights are on "
                                f"{weight.device}: move one of them")
-        if tensor.dtype != weight.dtype and autocast_dtype(tensor.device.type) is None:
+        if tensor.dtype != weight.dtype and autocast_dtype(tensor, weight) is None:
             raise ValueError(f"RNN {name} dtype ({tensor.dtype}) does not match weight dtype "
                              f"({weight.dtype}). Convert {name}: {name}.to({weight.dtype}), or "
                              "the layer"
-                             + ("; ids need an embedding first: packed.map(embedding)"
-                                if not tensor.is_floating_point() else ""))
+                             + (EMBED if not tensor.is_floating_point() else ""))
 
 
-def autocast_dtype(kind: str) -> torch.dtype | None:
-    """What autocast computes in on devices of this kind; None where it is off, or not known."""
-    if not torch.amp.is_autocast_available(kind) or not torch.is_autocast_enabled(kind):
-        return None
-    return torch.get_autocast_dtype(kind)
+def _missing_features(data: Tensor) -> str:
+    if data.dim() != 1:
+        return ""
+    return ("; for steps of one number: packed.map(lambda data: data[:, None])"
+            if data.is_floating_point() else EMBED)
 
 
 def refuse_lengths(hx: Any) -> None:

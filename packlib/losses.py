@@ -6,14 +6,18 @@ what is left to check is that outputs and targets are packed alike.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils import rnn as torch_rnn
 
 from packlib.alike import check_same_layout
+from packlib.layout import eager_only
+from packlib.packing import unpack_sequence
 from packlib.reduce import packed_mean
 from packlib.sequence import PackedSequence
 
@@ -28,7 +32,9 @@ def packed_loss(loss: Callable[..., Tensor], outputs: torch_rnn.PackedSequence,
 
     Args:
         loss: a function with torch's arguments, ``loss(input, target, reduction=...)``:
-            ``F.mse_loss``, ``F.nll_loss``, ``F.binary_cross_entropy_with_logits``.
+            ``F.mse_loss``, ``F.nll_loss``, ``F.binary_cross_entropy_with_logits``, or one of
+            your own. For "sequence_mean" with classes as targets, one of your own is called once
+            for each sequence, since only it knows which steps it ignores.
         reduction: "mean" is over all real steps, so a long sequence weighs more; "sequence_mean"
             is over the means of the sequences, so that all weigh the same, but for empty ones,
             which have none and take no part; "sum"; "none" gives the loss of each step, packed
@@ -40,6 +46,7 @@ def packed_loss(loss: Callable[..., Tensor], outputs: torch_rnn.PackedSequence,
 
     Raises:
         ValueError: outputs and targets are packed differently, or the reduction is unknown.
+        TypeError: the loss is one of torch's modules, which has its own reduction.
 
     >>> import torch
     >>> from packlib import pack_sequence
@@ -51,15 +58,23 @@ def packed_loss(loss: Callable[..., Tensor], outputs: torch_rnn.PackedSequence,
     """
     if reduction not in REDUCTIONS:
         raise ValueError(f"reduction must be one of {', '.join(REDUCTIONS)}, got {reduction!r}")
+    if isinstance(loss, torch.nn.modules.loss._Loss):
+        raise TypeError(f"loss must be a function that takes reduction=, got the module {loss}: "
+                        "give the function of torch.nn.functional, and its options after it")
     check_same_layout(outputs, targets, ("outputs", "targets"))
+    if isinstance(loss, functools.partial) and not loss.args:
+        return packed_loss(loss.func, outputs, targets, reduction, **{**loss.keywords, **options})
     if reduction in ("mean", "sum"):
         return loss(outputs.data, targets.data, reduction=reduction, **options)
+    classes = reduction != "none" and not targets.data.is_floating_point()
+    if classes and loss not in CLASS_LOSSES:
+        return _one_by_one(functools.partial(loss, reduction="mean", **options), outputs, targets)
     losses = loss(outputs.data, targets.data, reduction="none", **options)
     each = PackedSequence.like(outputs, losses)
     if reduction == "none":
         return each
     each = each.without_empty()
-    if loss in CLASS_LOSSES and not targets.data.is_floating_point():
+    if classes:
         shares = each.with_data(_shares(losses, targets.data, **options))
         return _mean_of_weighted_means(each, shares)
     return packed_mean(each).mean()
@@ -91,6 +106,14 @@ def cross_entropy(logits: torch_rnn.PackedSequence, targets: torch_rnn.PackedSeq
     """
     return packed_loss(F.cross_entropy, logits, targets, reduction, weight=weight,
                        ignore_index=ignore_index, label_smoothing=label_smoothing)
+
+
+def _one_by_one(loss: Callable[..., Tensor], outputs: torch_rnn.PackedSequence,
+                targets: torch_rnn.PackedSequence) -> Tensor:
+    eager_only("packed_loss with 'sequence_mean' of a function of your own",
+               "use F.cross_entropy or F.nll_loss")
+    pairs = zip(unpack_sequence(outputs), unpack_sequence(targets), strict=True)
+    return torch.stack([loss(o, t) for o, t in pairs if len(t)]).mean()
 
 
 def _shares(losses: Tensor, ids: Tensor, weight: Tensor | None = None, ignore_index: int = -100,

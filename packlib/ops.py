@@ -41,6 +41,17 @@ def put(data: Tensor, rows: Tensor, cells: int, value: Any = 0) -> Tensor:
     return put_op(data, rows, cells, value)
 
 
+def autocast_dtype(*tensors: Tensor) -> torch.dtype | None:
+    """What autocast computes in on the device of these; None where it is off, or not known.
+
+    It leaves doubles alone.
+    """
+    kind = tensors[0].device.type
+    if not torch.amp.is_autocast_available(kind) or not torch.is_autocast_enabled(kind):
+        return None
+    return None if torch.float64 in [t.dtype for t in tensors] else torch.get_autocast_dtype(kind)
+
+
 def transformed() -> bool:
     """Inside torch.func's transforms and forward mode, which know torch's own operators only."""
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
@@ -100,7 +111,8 @@ def _wide(grid: Tensor, data: Tensor) -> tuple[Tensor, Tensor]:
     """Both with rows of 16-byte words if they can be: torch's scatter copies word by word."""
     if not (_in_words(data) and _in_words(grid)):
         return grid, data
-    return grid.flatten(1).view(torch.complex128), data.flatten(1).view(torch.complex128)
+    grid, data = (t.view(-1).view(torch.complex128).view(t.shape[0], -1) for t in (grid, data))
+    return grid, data
 
 
 def _in_words(tensor: Tensor) -> bool:

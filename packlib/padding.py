@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from numbers import Integral, Number, Real
 from typing import Any, NoReturn
@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils import rnn as torch_rnn
 
 from packlib.host import Ints
 from packlib.layout import Layout, check_lengths, eager_only, refuse_tracing
@@ -117,7 +118,9 @@ def mask_to_lengths(mask: Tensor) -> Tensor:
     """
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
         found = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
-        raise TypeError(f"mask must be a bool Tensor, got {found}")
+        raise TypeError(f"mask must be a bool Tensor, got {found}"
+                        + ("; of 1 and 0, as tokenizers give, mask.bool() makes one"
+                           if isinstance(mask, Tensor) else ""))
     if mask.dim() != 2:
         raise ValueError(f"mask must be (B, T), got {tuple(mask.shape)}")
     if torch.compiler.is_compiling():
@@ -185,6 +188,12 @@ def check_padding_value(value: Any, dtype: torch.dtype) -> Any:
 def check_sequences(sequences: Any, function: str) -> list[Tensor]:
     """The sequences as a list of tensors that agree in dtype, device and trailing dimensions."""
     refuse_tracing()
+    if isinstance(sequences, torch_rnn.PackedSequence):
+        raise TypeError(f"{function}: sequences must be a list of Tensors, got a PackedSequence, "
+                        "which is packed already")
+    if isinstance(sequences, Mapping):
+        raise TypeError(f"{function}: sequences must be a list of Tensors, got "
+                        f"{type(sequences).__name__}; its values are one: list(d.values())")
     if not isinstance(sequences, Iterable):
         raise RuntimeError(f"{function}: Expected iterable for input sequences, but got arg of "
                            f"type: {type(sequences)}")
@@ -217,7 +226,7 @@ def _filled(sequences: list[Tensor], batch_first: bool, padding_side: str) -> tu
 def _refuse_sequence(i: int, s: Any, first: Tensor) -> NoReturn:
     if not isinstance(s, Tensor):
         raise TypeError(f"expected Tensor as element {i} in sequences, but got "
-                        f"{type(s).__name__}: torch.tensor({s!r:.40}) makes one")
+                        f"{type(s).__name__}: torch.as_tensor makes one of numbers")
     if s.dim() == 0:
         raise RuntimeError(f"sequences[{i}] is a single number; a sequence has at least one "
                            "dimension, its steps")
@@ -235,7 +244,9 @@ def _refuse_sequence(i: int, s: Any, first: Tensor) -> NoReturn:
 def check_grid(name: str, grid: Any, batch_first: bool) -> tuple[int, int]:
     """Batch size and number of steps of a padded grid."""
     if not isinstance(grid, Tensor):
-        raise TypeError(f"argument '{name}' must be Tensor, not {type(grid).__name__}")
+        raise TypeError(f"argument '{name}' must be Tensor, not {type(grid).__name__}"
+                        + ("; a list of sequences goes to pack_sequence, or to pad_sequence first"
+                           if isinstance(grid, (list, tuple)) else ""))
     if grid.dim() < 2:
         raise IndexError(f"{name} must have at least 2 dimensions, (B, T) or (T, B), got shape "
                          f"{tuple(grid.shape)}")

@@ -28,8 +28,8 @@ def plan(lengths: Ints, enforce_sorted: bool, allow_empty: bool = False) -> Layo
         raise RuntimeError(
             "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You "
             "can pass `enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to "
-            "sidestep this requirement if you do not need ONNX exportability. Do not sort lengths "
-            "alone: the input would keep its old order")
+            "sidestep this requirement if you do not need ONNX exportability. If you sort by "
+            "hand, sort the sequences, not their lengths alone")
     return Layout.from_lengths(lengths, order)
 
 
@@ -38,7 +38,7 @@ def _check_empty(lengths: Ints, allow_empty: bool) -> None:
     if not allow_empty:
         raise RuntimeError("Length of all samples has to be greater than 0, but found an element "
                            f"in 'lengths' that is <= 0: lengths[{i}]={lengths[i]}"
-                           + ("; to keep empty sequences, pack with allow_empty=True"
+                           + ("; to keep empty sequences, pack them with allow_empty=True"
                               if lengths[i] == 0 else ""))
     if lengths[i] < 0:
         raise RuntimeError(f"lengths must be at least 0, got lengths[{i}]={lengths[i]}")

@@ -18,7 +18,7 @@ from packlib import moves, traced
 from packlib.alike import check_same_layout
 from packlib.host import Ints
 from packlib.layout import Layout
-from packlib.ops import take
+from packlib.ops import autocast_dtype, take
 from packlib.planning import refuse_empty
 from packlib.sequence import PackedSequence, layout_of
 
@@ -163,9 +163,9 @@ def packed_attention(query: Tensor, keys: torch_rnn.PackedSequence,
     Returns:
         The attended values, (B, V) or (B, Q, V), and the weights, packed: data (N,) or (N, Q).
 
-    Law: equals ``scaled_dot_product_attention`` on padded keys with the padding masked out; as
-    there, the query of an empty sequence gets zeros, the sum of nothing. Memory is that of
-    N * Q * max(F, V) numbers: meant for a few queries, as in a decoder's step.
+    Law: equals ``scaled_dot_product_attention`` on padded keys with the padding masked out, under
+    autocast too; as there, the query of an empty sequence gets zeros, the sum of nothing. Memory is
+    that of N * Q * max(F, V) numbers: meant for a few queries, as in a decoder's step.
 
     Raises:
         ValueError: shapes do not fit, or the layouts of keys and values differ.
@@ -180,6 +180,8 @@ def packed_attention(query: Tensor, keys: torch_rnn.PackedSequence,
     values = keys if values is None else values
     check_same_layout(keys, values, ("keys", "values"))
     layout = _where(keys)
+    if isinstance(query, Tensor):
+        query, keys, values = _as_autocast(query, keys, values)
     _check_attention(layout, query, keys.data, values.data)
     queries = query if query.dim() == 3 else query[:, None]
     scale = query.shape[-1] ** -0.5 if scale is None else scale
@@ -199,6 +201,14 @@ def _where(packed: torch_rnn.PackedSequence, what: str = "") -> Where:
     if what:
         refuse_empty(layout, what)
     return layout
+
+
+def _as_autocast(query: Tensor, keys: torch_rnn.PackedSequence, values: torch_rnn.PackedSequence
+                 ) -> tuple[Tensor, PackedSequence, PackedSequence]:
+    dtype = autocast_dtype(query, keys.data, values.data)
+    keys, values = (PackedSequence.like(p, p.data if dtype is None else p.data.to(dtype))
+                    for p in (keys, values))
+    return query if dtype is None else query.to(dtype), keys, values
 
 
 def _check_attention(layout: Where, query: Tensor, keys: Tensor, values: Tensor) -> None:

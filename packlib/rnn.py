@@ -19,13 +19,8 @@ from torch.nn.utils import rnn as torch_rnn
 
 from packlib import cover, fused, layer_ops, moves, traced
 from packlib.cells import gru_layer, lstm_layer, rnn_layer
-from packlib.layer_input import (
-    Checked,
-    autocast_dtype,
-    refuse_lengths,
-    refuse_projection,
-)
-from packlib.ops import take, transformed
+from packlib.layer_input import Checked, refuse_lengths, refuse_projection
+from packlib.ops import autocast_dtype, take, transformed
 from packlib.packing import pack_padded_sequence, pad_packed_sequence
 from packlib.routes import choose, choose_on_cuda, cover_cost
 from packlib.sequence import PackedSequence, whole_order
@@ -77,7 +72,7 @@ class _Packed(Checked):
         states = self.first_states(packed, hx)
         self.check_route()  # it may have been set since
         route, kind, given = self._chosen(packed), packed.device.type, hx is not None
-        dtype = autocast_dtype(kind)
+        dtype = autocast_dtype(packed.data)
         if dtype is not None and route != "torch":  # which knows of it
             with torch.autocast(kind, enabled=False):
                 return self._run(packed.map(lambda data: data.to(dtype)),
@@ -92,7 +87,7 @@ class _Packed(Checked):
             return "plain"  # of operators that torch can differentiate forwards, batch, and so on
         if self.route != "auto" or not packed.data.is_cuda:
             return self.route
-        dtype = autocast_dtype("cuda") or packed.dtype
+        dtype = autocast_dtype(packed.data) or packed.dtype
         return choose_on_cuda(self.mode, packed.layout, self.hidden_size, dtype,
                               torch.is_grad_enabled(), self.proj_size > 0)
 

@@ -89,10 +89,11 @@ class PackedSequence(torch_rnn.PackedSequence):
     @property
     def layout(self) -> Layout:
         """Where each step of each sequence lies; made once and kept."""
-        if "_layout" not in self.__dict__:
+        kept = self._kept()
+        if kept is None:
             eager_only("PackedSequence.layout", "packlib's functions find it again by themselves")
-            self.__dict__["_layout"] = layout_of(self)
-        return self.__dict__["_layout"]
+            kept = self._keep(layout_of(self))
+        return kept
 
     @property
     def lengths(self) -> Tensor:
@@ -123,7 +124,7 @@ class PackedSequence(torch_rnn.PackedSequence):
         if torch.compiler.is_compiling():
             return self.map(lambda data: data.to(*args, **kwargs))
         moved = super().to(*args, **kwargs)
-        moved.__dict__["_layout"] = self.layout
+        moved._keep(self.layout)
         return moved
 
     def sequence(self, i: int) -> Tensor:
@@ -193,8 +194,17 @@ class PackedSequence(torch_rnn.PackedSequence):
     @classmethod
     def _made(cls, layout: Layout, *fields: Any) -> PackedSequence:
         made = cls.unchecked(*fields)
-        made.__dict__["_layout"] = layout
+        made._keep(layout)
         return made
+
+    def _keep(self, layout: Layout) -> Layout:
+        self.__dict__["_layout"] = layout, _versions(self.batch_sizes)
+        return layout
+
+    def _kept(self) -> Layout | None:
+        """The layout, unless ``batch_sizes`` have been changed in place since."""
+        layout, versions = self.__dict__.get("_layout", (None, ()))
+        return layout if layout is None or versions == _versions(self.batch_sizes) else None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), tuple(self)  # the plan is made again where it arrives
@@ -250,7 +260,8 @@ _PLANS: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 
 def _versions(*indices: Tensor | None) -> tuple[int, ...]:
-    return tuple(0 if t is None else t._version for t in indices)
+    """How often each was changed in place; tensors of inference mode do not count that."""
+    return tuple(0 if t is None or t.is_inference() else t._version for t in indices)
 
 
 def _known_layout(data: Any, batch_sizes: Any, order: Any, inverse: Any) -> Layout | None:
@@ -267,10 +278,11 @@ def _known_layout(data: Any, batch_sizes: Any, order: Any, inverse: Any) -> Layo
 def layout_of(packed: torch_rnn.PackedSequence) -> Layout:
     """The layout of a packed batch, torch's or ours."""
     refuse_tracing()
-    if isinstance(packed, PackedSequence) and "_layout" in packed.__dict__:
-        return packed.__dict__["_layout"]
+    if isinstance(packed, PackedSequence) and (kept := packed._kept()) is not None:
+        return kept
     if not isinstance(packed, torch_rnn.PackedSequence):
-        raise TypeError(NOT_PACKED.format(type(packed).__name__))
+        raise TypeError(NOT_PACKED.format(type(packed).__name__) + (
+            "; a layer gives a pair, (output, last states)" if isinstance(packed, tuple) else ""))
     known = _known_layout(*packed)
     if known is not None:
         return known

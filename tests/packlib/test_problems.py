@@ -122,7 +122,7 @@ def test_p09_sorted_lengths_with_unsorted_data():
     wrong = pack_padded_sequence(x, sorted(lengths, reverse=True), batch_first=True)
     assert wrong.data.tolist() == [1, 3, 4, 2, 0, 0]  # lengths alone cannot show it
     assert pack(x, lengths).data.tolist() == [4, 1, 3, 5, 2, 6]
-    with pytest.raises(RuntimeError, match="Do not sort lengths alone: the input would keep"):
+    with pytest.raises(RuntimeError, match="sort the sequences, not their lengths alone"):
         pack_padded_sequence(x, lengths, batch_first=True)
 
 

@@ -1,12 +1,14 @@
 """Every route of a layer gives torch's numbers; the choice between them is made by price."""
 
+import weakref
+
 import pytest
 import torch
 from hypothesis import given
 from torch import nn
 
 import packlib
-from packlib import routes
+from packlib import dense, routes
 from packlib.layout import Layout
 from tests.packlib.strategies import lengths as drawn_lengths
 from tests.packlib.test_rnn import FEATURES, HIDDEN, first_states, flat, pair, results
@@ -102,6 +104,82 @@ def test_a_loss_may_use_one_of_the_results_alone(kind, route, used, lengths):
         found.append(torch.autograd.grad(chosen.pow(2).sum(), leaves, allow_unused=True))
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(torch.zeros_like(other) if one is None else one, other)
+
+
+def strided(x):
+    """The same numbers, none beside the other."""
+    return torch.stack([x, torch.full_like(x, 9)], -1)[..., 0]
+
+
+@pytest.mark.parametrize("lengths", [[7, 7, 4, 3, 2, 1], [4, 4, 4]], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+@pytest.mark.parametrize(("kind", "route"), WAYS)
+def test_data_and_states_may_lie_anywhere_in_memory(kind, route, dtype, lengths):
+    """Kernels that look at no stride would read something else."""
+    layer, _ = forced(kind, route, dtype)
+    packed = packlib.pack_sequence([torch.randn(n, FEATURES, dtype=dtype) for n in lengths])
+    states = first_states(layer, dtype, size=len(lengths))
+    found = []
+    for way in (torch.clone, strided):
+        output, last = layer(packed.map(way), way(states) if isinstance(states, torch.Tensor) else
+                             tuple(map(way, states)))
+        results = [output.data, *flat(last)]
+        found.append([*results, *torch.autograd.grad(
+            sum(r.pow(2).sum() for r in results), list(layer.parameters()))])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def from_the_run_before(layer, packed):
+    _, last = layer(packed)
+    return last
+
+
+def from_the_data(layer, packed):
+    h = packed.data.sum() * torch.ones_like(torch.cat(flat(first_states(layer, size=3)), -1))
+    if layer.mode != "LSTM":
+        return h
+    return h[..., :layer.proj_size or HIDDEN], h[..., :HIDDEN]
+
+
+@pytest.mark.parametrize("first", [from_the_run_before, from_the_data])
+@pytest.mark.parametrize(("kind", "route"), WAYS)
+def test_a_graph_through_first_states_is_counted_once(kind, route, first):
+    """Also where the backward is made to be differentiated again."""
+    layer, _ = forced(kind, route)
+    layer.bias_hh_l0 = layer.bias_ih_l0  # one parameter in two places
+    xs = [torch.randn(n, FEATURES).double().requires_grad_() for n in (6, 3, 2)]
+    found = []
+    for create_graph in (True, False):
+        packed = packlib.pack_sequence(xs)
+        output, _ = layer(packed, first(layer, packed))
+        found.append(torch.autograd.grad(output.data.pow(2).sum(), [*xs, *layer.parameters()],
+                                         create_graph=create_graph))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize(("kind", "route"), WAYS)
+def test_gradients_lie_row_after_row(kind, route):
+    layer, _ = forced(kind, route, torch.float32)
+    data = torch.randn(10, FEATURES, requires_grad=True)
+    packed = packlib.pack_sequence([torch.ones(n, FEATURES) for n in (5, 3, 2)]).with_data(data)
+    for grad in torch.autograd.grad(layer(packed)[0].data.sum(), [data, *layer.parameters()]):
+        assert grad.is_contiguous()
+
+
+def test_a_cover_lets_its_graph_go_after_the_backward(monkeypatch):
+    """Where torch has no fused kernel for it, a cover has a graph inside."""
+    inside, forward = [], dense.forward
+    monkeypatch.setattr(dense, "forward", lambda *given: (
+        run := forward(*given), inside.append(weakref.ref(run.graph[0][0])))[0])
+    layer, _ = forced("LSTM", "cover")
+    packed = packlib.pack_sequence([torch.ones(n, FEATURES).double() for n in (5, 3, 2)])
+    loss = layer(packed)[0].data.sum()
+    loss.backward(retain_graph=True)
+    assert inside and all(output() is not None for output in inside)
+    loss.backward()
+    assert all(output() is None for output in inside)
 
 
 class _Dead(torch.autograd.Function):
