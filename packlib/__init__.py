@@ -3,6 +3,9 @@
 Change one import line: every name of ``torch.nn.utils.rnn`` is here, with its arguments.
 """
 
+import importlib
+from typing import TYPE_CHECKING
+
 from packlib.alike import same_layout
 from packlib.cells import run_packed
 from packlib.checks import check
@@ -65,3 +68,11 @@ __all__ = [
     "unpad_sequence",
 ]
 __version__ = "0.1.0"
+
+if not TYPE_CHECKING:  # a name that is not here is a mistake to it
+
+    def __getattr__(name):
+        """Rooms that need no import line of their own are opened when they are first entered."""
+        if name in ("chunks", "data", "datasets", "losses", "testing", "viz"):
+            return importlib.import_module(f"{__name__}.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

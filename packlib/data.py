@@ -44,7 +44,8 @@ def collate_packed(batch: Sequence[Any], *, fixed: Names = (), own_lengths: Name
 
     An item is one sequence, or a tuple or a dict of fields; the batch has the same form. A field of
     tensors with at least one dimension becomes a ``PackedSequence``; numbers and tensors without
-    dimensions, such as labels, are stacked to (B,); strings are listed. All stays in your order.
+    dimensions, such as labels, are stacked to (B,); strings are listed. numpy's arrays are taken as
+    tensors. All stays in your order.
 
     Law: the sequences of an item have one length, and their packed fields one layout: row n of one
     belongs to row n of the other.
@@ -57,7 +58,8 @@ def collate_packed(batch: Sequence[Any], *, fixed: Names = (), own_lengths: Name
         allow_empty: True packs sequences without steps too, as ``pack_sequence`` does.
 
     Raises:
-        TypeError: a value is not a tensor, number or string, or is of another dtype than the first.
+        TypeError: a value is not a tensor, array, number or string, or is of another dtype than the
+            first.
         ValueError: shapes, devices, fields or lengths do not fit, or a sequence has no steps.
         RuntimeError: all sequences of a field have no steps.
 
@@ -195,10 +197,12 @@ def _strings(column: Column) -> list[str]:
 def _tensor(value: Any, where: str) -> Tensor:
     if isinstance(value, Tensor):
         return value
-    if isinstance(value, (bool, int, float, complex, np.generic)):
+    if isinstance(value, np.ndarray) and value.dtype.kind not in "biufc":
+        raise TypeError(f"{where} is an array of dtype {value.dtype}, which no tensor can hold")
+    if isinstance(value, (bool, int, float, complex, np.generic, np.ndarray)):
         return torch.as_tensor(value)
-    raise TypeError(f"{where} is of type {type(value).__name__}, and neither a Tensor nor a number "
-                    "nor a str: torch.as_tensor makes a tensor of a list or an array; fields are "
+    raise TypeError(f"{where} is of type {type(value).__name__}, and neither a Tensor nor an array "
+                    "nor a number nor a str: torch.as_tensor makes a tensor of a list; fields are "
                     "in a tuple or a dict")
 
 

@@ -227,6 +227,8 @@ def test_three_lines_of_training(steps):
 def test_a_backward_direction_is_refused(kind):
     with pytest.raises(ValueError, match="bidirectional layer cannot run in chunks"):
         run_chunks(kind(3, 6, bidirectional=True), packed(drawn()), 2)
+    with pytest.raises(ValueError, match="bidirectional layer cannot run in chunks"):
+        run_chunks(nn.Sequential(kind(3, 6, bidirectional=True)), packed(drawn()), 2)
 
 
 @pytest.mark.parametrize(("state", "error", "words"), [

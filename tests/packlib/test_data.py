@@ -134,6 +134,14 @@ def test_numbers_keep_their_kind(values, dtype):
     assert labels.tolist() == [complex(v) if dtype.is_complex else v for v in values]
 
 
+@pytest.mark.parametrize("collate", [collate_packed, collate_padded])
+def test_arrays_are_taken_as_tensors(collate):
+    arrays = [(np.arange(n), np.ones((n, 3), np.float32), n) for n in LENGTHS]
+    tensors = [tuple(torch.as_tensor(field) for field in item) for item in arrays]
+    for found, expected in zip(collate(arrays), collate(tensors), strict=True):
+        equal_batches(found, expected)
+
+
 def test_padded_takes_a_sequence_without_steps():
     padded = collate_padded([torch.ones(2, 3), torch.ones(0, 3), torch.ones(4, 3)])
     assert padded.lengths.tolist() == [2, 0, 4]
@@ -223,7 +231,8 @@ def changed(i, name, value):
 
 FAULTS = [
     (changed(3, "ids", [1, 2, 3, 4]), TypeError, r"batch\[3\]\['ids'\] is of type list.*as_tensor"),
-    (changed(0, "ids", np.arange(2)), TypeError, r"batch\[0\]\['ids'\] is of type ndarray"),
+    (changed(0, "ids", np.array(["a", "b"])), TypeError, r"\['ids'\] is an array of dtype <U1"),
+    (changed(2, "ids", np.array([None])), TypeError, r"\['ids'\] is an array of dtype object"),
     (changed(2, "label", None), TypeError, r"batch\[2\]\['label'\] is of type NoneType"),
     (changed(2, "name", 5), TypeError, r"batch\[2\]\['name'\] is of type int, but"),
     (changed(4, "tags", torch.ones(3)), TypeError,

@@ -5,6 +5,8 @@ import doctest
 import importlib
 import inspect
 import io
+import subprocess
+import sys
 
 import oracle
 import pytest
@@ -27,6 +29,16 @@ SHARED = ["PackedSequence", "invert_permutation", "pack_padded_sequence", "pad_p
 def test_every_public_name_of_torch_is_here():
     assert set(rnn.__all__) <= set(packlib.__all__)
     assert set(SHARED) <= set(packlib.__all__)
+
+
+@pytest.mark.parametrize("name", ["chunks", "data", "datasets", "losses", "testing", "viz"])
+def test_one_import_opens_every_room(name):
+    """In a process of its own: here others have imported them."""
+    program = f"import packlib; print(packlib.{name}.__name__)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == f"packlib.{name}", done.stderr
+    with pytest.raises(AttributeError, match="module 'packlib' has no attribute 'dta'"):
+        packlib.dta  # noqa: B018
 
 
 @pytest.mark.parametrize("name", SHARED)

@@ -1,5 +1,6 @@
 """Losses on packed data: torch's losses on a padded grid with its padding ignored, no more."""
 
+import functools
 import math
 
 import pytest
@@ -184,6 +185,25 @@ def test_class_losses_by_name_know_their_weights():
     torch.testing.assert_close(found, torch.stack(alone).mean())
 
 
+@pytest.mark.parametrize("wrap", [
+    lambda **options: functools.partial(F.cross_entropy, **options),
+    lambda **options: lambda x, y, reduction: F.cross_entropy(x, y, reduction=reduction, **options),
+], ids=["partial", "lambda"])
+def test_class_losses_in_a_wrapping_know_them_too(wrap):
+    logits, ids = batch(LENGTHS)
+    ids[1][:2] = -100
+    weight = torch.linspace(0.5, 2, CLASSES, dtype=torch.float64)
+    loss = wrap(weight=weight, label_smoothing=0.1)
+    for x in logits:
+        x.requires_grad_()
+    found = packed_loss(loss, packed(logits), packed(ids), "sequence_mean")
+    alone = torch.stack([loss(x, y, reduction="mean") for x, y in zip(logits, ids, strict=True)])
+    torch.testing.assert_close(found, alone.mean())
+    for one, other in zip(torch.autograd.grad(found, logits),
+                          torch.autograd.grad(alone.mean(), logits), strict=True):
+        torch.testing.assert_close(one, other)
+
+
 # --- what is refused ----------------------------------------------------------------------------
 
 def test_labels_in_another_order_are_refused():
@@ -209,6 +229,12 @@ def test_other_reductions_are_refused(reduction):
     p, q = map(packed, batch(LENGTHS))
     with pytest.raises(ValueError, match="one of mean, sum, none, sequence_mean, got"):
         cross_entropy(p, q, reduction)
+
+
+def test_a_module_is_refused():
+    p = packed([torch.rand(4), torch.rand(1)])
+    with pytest.raises(TypeError, match=r"got the module MSELoss\(\): give the function"):
+        packed_loss(torch.nn.MSELoss(), p, p)
 
 
 def test_a_grid_is_refused():

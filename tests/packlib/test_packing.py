@@ -86,12 +86,12 @@ def test_enforce_sorted_is_read_as_torch_reads_it(enforce_sorted):
 @pytest.mark.parametrize(("arguments", "error", "words"), [
     ((X, [5, 4, 2, 1], 1), TypeError, "'batch_first' must be bool, not int"),
     ((X, [5, 4, 2, 1], True, "no"), TypeError, "'enforce_sorted' must be bool, not str"),
-    (([[1, 2]], [2]), TypeError, "'input' must be Tensor, not list"),
+    (([[1, 2]], [2]), TypeError, "'input' must be Tensor, not list; .* goes to pack_sequence"),
     ((torch.zeros(4), [4]), IndexError, "input must have at least 2 dimensions"),
     ((torch.zeros(0, 6), [], True), RuntimeError, "Cannot pack empty tensors"),
     ((torch.zeros(4, 6, 0), [5, 4, 2, 1], True), RuntimeError, "Cannot pack empty tensors"),
     ((X, [5, 4, 2], True), RuntimeError, r"got 3 \(batch_size=4\)"),
-    ((X, [5, 4, 2, 0], True), RuntimeError, r"greater than 0.*lengths\[3\]=0"),
+    ((X, [5, 4, 2, 0], True), RuntimeError, r"greater than 0.*lengths\[3\]=0; to keep empty"),
     ((X, [5, 4, 2, -1], True), RuntimeError, r"greater than 0.*lengths\[3\]=-1"),
     ((X, [7, 4, 2, 1], True), ValueError, r"lengths\[0\]=7, but the input has only T=6 steps"),
     ((X, [4, 5, 2, 1], True), RuntimeError, "must be sorted in decreasing order"),
@@ -203,6 +203,12 @@ def test_unpack_options_that_are_refused(options, error, words):
 def test_unpack_wants_a_packed_sequence(unpack, value):
     with pytest.raises(TypeError, match="expected a PackedSequence, got .*pack it first"):
         unpack(value)
+
+
+def test_what_a_layer_gives_is_a_pair():
+    packed = packlib.pack_sequence([torch.ones(3, 2), torch.ones(1, 2)])
+    with pytest.raises(TypeError, match=r"got tuple: .* gives a pair, \(output, last states"):
+        packlib.pad_packed_sequence(torch.nn.GRU(2, 4)(packed))
 
 
 # --- lists --------------------------------------------------------------------------------------

@@ -70,6 +70,8 @@ def test_pad_sequence_takes_an_iterator():
 LIST_FAULTS = [
     ([], RuntimeError, "received an empty list of sequences"),
     (5, RuntimeError, "Expected iterable for input sequences"),
+    ({"a": torch.ones(2)}, TypeError, r"must be a list of Tensors, got dict; its values are one"),
+    (packlib.pack_sequence([torch.ones(2)]), TypeError, "which is packed already"),
     ([torch.ones(2), [1, 2]], TypeError, "expected Tensor as element 1 in sequences, but got list"),
     ([torch.ones(2), torch.tensor(1.0)], RuntimeError, r"sequences\[1\] is a single number"),
     ([torch.ones(2), torch.ones(2).long()], TypeError, r"sequences\[1\] is torch.int64, but"),
@@ -195,7 +197,7 @@ def test_mask_faults(lengths, max_len, error, words):
 
 @pytest.mark.parametrize(("mask", "error", "words"), [
     ([[True]], TypeError, "mask must be a bool Tensor, got list"),
-    (torch.ones(2, 3), TypeError, "got torch.float32"),
+    (torch.ones(2, 3).long(), TypeError, r"got torch.int64; of 1 and 0.*mask.bool\(\) makes one"),
     (torch.ones(3, dtype=torch.bool), ValueError, r"mask must be \(B, T\)"),
     (torch.tensor([[False, True]]), ValueError, "real steps after padding"),
 ])

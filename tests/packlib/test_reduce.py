@@ -271,6 +271,21 @@ def test_attention_keeps_the_dtype(dtype):
     torch.testing.assert_close(found.double(), exact, rtol=0, atol=2 * torch.finfo(dtype).eps)
 
 
+def test_attention_under_autocast_is_in_its_dtype():
+    """As torch's: mixed dtypes are common there, such as a parameter for a query."""
+    k, q = drawn(LENGTHS, 3, dtype=torch.float32), torch.randn(5, 3, requires_grad=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        found, weights = packed_attention(q, packed(k).map(torch.Tensor.bfloat16))
+    assert found.dtype == weights.dtype == torch.bfloat16
+    exact = attention(q[:, None], k, k, LENGTHS)[:, 0]
+    torch.testing.assert_close(found.float(), exact, rtol=0, atol=0.03)
+    found.sum().backward()
+    assert q.grad.dtype == torch.float32
+    with torch.autocast("cpu", torch.bfloat16):
+        double, _ = packed_attention(q.double(), packed(k).map(torch.Tensor.double))
+    assert double.dtype == torch.float64
+
+
 KEYS = packed(drawn([2, 5, 1], 4, dtype=torch.float32))
 
 

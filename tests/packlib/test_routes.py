@@ -218,6 +218,19 @@ def test_under_autocast_a_layer_computes_in_the_dtype_of_autocast(kind):
     assert ours.weight_hh_l0.grad.dtype == torch.float32
 
 
+@pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
+def test_autocast_leaves_doubles_alone(kind):
+    ours, _ = pair(kind)
+    packed = packlib.pack_sequence([torch.randn(n, FEATURES).double() for n in (5, 2)])
+    expected, _ = ours(packed)
+    with torch.autocast("cpu", torch.bfloat16):
+        output, last = ours(packed)
+        with pytest.raises(ValueError, match="does not match weight dtype"):
+            ours.float()(packed)
+    assert flat(last)[0].dtype == torch.float64
+    torch.testing.assert_close(output.data, expected.data, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("dtype", [torch.half, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
 def test_half_precision(kind, dtype):

@@ -92,6 +92,17 @@ def test_fields_replaced_behind_the_constructor_are_checked_when_used(made):
             use(made(packed()))
 
 
+@pytest.mark.parametrize("origin", [packed, lambda: PackedSequence(DATA, SIZES.clone())],
+                         ids=["packed", "by hand"])
+def test_batch_sizes_changed_in_place_are_seen(origin):
+    p = origin()
+    assert p.lengths.sum() == len(p.data)
+    p.batch_sizes[0] = 2
+    for use in (packlib.pad_packed_sequence, packlib.unpack_sequence, lambda p: p.lengths):
+        with pytest.raises(ValueError, match="batch_sizes add up to"):
+            use(p)
+
+
 def test_the_inverse_is_filled_in():
     p = PackedSequence(DATA, SIZES, torch.tensor([1, 2, 0]))
     assert p.unsorted_indices.tolist() == [2, 0, 1]
