@@ -49,12 +49,11 @@ class Costs(NamedTuple):
 
 # Fitted by benchmarks/calibrate.py on two threads, float32; only their proportions matter.
 CPU_COSTS = {
-    ("cover", True): Costs(layer=Rate(231, 0.00033), call=Rate(309, 0.0014),
-                           pad=Rate(418, 0.00068), step=Rate(4.58, 8.4e-06),
-                           cell=Rate(0.301, 3.3e-05)),
-    ("cover", False): Costs(layer=Rate(85.8, 0.00016), call=Rate(131, 0.00024),
-                            pad=Rate(264, 0.00042), step=Rate(1.97, 6.7e-06),
-                            cell=Rate(0.0585, 1.1e-05)),
+    ("cover", True): Costs(layer=Rate(296, 0.00027), call=Rate(313, 0.0015),
+                           pad=Rate(280, 0.00026), step=Rate(4.05, 1.7e-05),
+                           cell=Rate(0.35, 3.3e-05)),
+    ("cover", False): Costs(layer=Rate(140, 0.00018), call=Rate(131, 0.00021), pad=Rate(207, 0),
+                            step=Rate(1.84, 8e-06), cell=Rate(0.0853, 1e-05)),
     ("hoisted", True): Costs(layer=Rate(649, 0.00077), step=Rate(29.9, 0.00011),
                              cell=Rate(0.628, 3.8e-05)),
     ("hoisted", False): Costs(layer=Rate(206, 0.00019), step=Rate(14, 5.5e-05),
