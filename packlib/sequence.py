@@ -198,13 +198,13 @@ class PackedSequence(torch_rnn.PackedSequence):
         return made
 
     def _keep(self, layout: Layout) -> Layout:
-        self.__dict__["_layout"] = layout, _versions(self.batch_sizes)
+        self.__dict__["_layout"] = layout, _version(self.batch_sizes)
         return layout
 
     def _kept(self) -> Layout | None:
         """The layout, unless ``batch_sizes`` have been changed in place since."""
-        layout, versions = self.__dict__.get("_layout", (None, ()))
-        return layout if layout is None or versions == _versions(self.batch_sizes) else None
+        layout, version = self.__dict__.get("_layout", (None, 0))
+        return layout if layout is None or version == _version(self.batch_sizes) else None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), tuple(self)  # the plan is made again where it arrives
@@ -259,9 +259,9 @@ class _Plan(NamedTuple):
 _PLANS: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 
-def _versions(*indices: Tensor | None) -> tuple[int, ...]:
-    """How often each was changed in place; tensors of inference mode do not count that."""
-    return tuple(0 if t is None or t.is_inference() else t._version for t in indices)
+def _version(tensor: Tensor | None) -> int:
+    """How often it was changed in place; tensors of inference mode do not count that."""
+    return 0 if tensor is None or tensor.is_inference() else tensor._version
 
 
 def _known_layout(data: Any, batch_sizes: Any, order: Any, inverse: Any) -> Layout | None:
@@ -270,7 +270,7 @@ def _known_layout(data: Any, batch_sizes: Any, order: Any, inverse: Any) -> Layo
     plan = _PLANS.get(batch_sizes)
     if plan is None or plan.order is not order or plan.inverse is not inverse:
         return None
-    unchanged = plan.versions == _versions(batch_sizes, order, inverse)
+    unchanged = plan.versions == tuple(map(_version, (batch_sizes, order, inverse)))
     fits = isinstance(data, Tensor) and data.shape[:1] == (plan.layout.num_rows,)
     return plan.layout if unchanged and fits else None
 
