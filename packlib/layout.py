@@ -50,7 +50,7 @@ def check_lengths(lengths: Any, name: str = "lengths") -> Ints:
     if isinstance(lengths, Tensor):
         if lengths.is_meta:
             raise RuntimeError(f"{name} is on the meta device, which holds no values: give numbers")
-        values = lengths.detach()
+        values = lengths
     else:
         try:
             values = torch.as_tensor(lengths, device="cpu")
@@ -266,8 +266,8 @@ class Layout:
                padding_side: str = "right") -> Tensor:
         """Each packed row in a flat grid, (B, total) if ``batch_first``, else (total, B)."""
         def make() -> Ints:
-            first, stride = self._grid(total, batch_first, padding_side)
-            return self._places(self.by_rank(first), stride)
+            users = np.arange(self.num_sequences) if self.order is None else self.order
+            return self._places(*self._grid(users, total, batch_first, padding_side))
 
         return self.rows(("padded", total, batch_first, padding_side, device), make)
 
@@ -279,18 +279,21 @@ class Layout:
                padding_side: str = "right") -> Tensor:
         """Each row of the sequences laid end to end, in a grid as in ``padded``."""
         def make() -> Ints:
-            first, stride = self._grid(total, batch_first, padding_side)
+            users = np.arange(self.num_sequences)
+            first, stride = self._grid(users, total, batch_first, padding_side)
             step = np.arange(self.lengths.sum()) - np.repeat(self.starts, self.lengths)
             return np.repeat(first, self.lengths) + step * stride
 
         return self.rows(("filled", total, batch_first, padding_side, device), make)
 
-    def _grid(self, total: int, batch_first: bool, padding_side: str) -> tuple[Ints, int]:
-        """Of a flat grid: the cell of each sequence's first step, and from step to step."""
+    def _grid(self, users: Ints, total: int, batch_first: bool,
+              padding_side: str) -> tuple[Ints, int]:
+        """Of a flat grid: the cell of each of these sequences' first step, and from step to step.
+        """
         stride = 1 if batch_first else self.num_sequences
-        first = np.arange(self.num_sequences) * (total if batch_first else 1)
+        first = users * total if batch_first else users
         if padding_side == "left":
-            first = first + (total - self.lengths) * stride
+            first = first + (total - self.lengths[users]) * stride
         return first, stride
 
     def kept(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
