@@ -49,8 +49,8 @@ class _Packed(Checked):
         Returns:
             Outputs in the form of the input, packed (N, directions * H) or padded with 0 to the
             input's T, and the states in the shape of ``hx``. Under autocast they are computed, and
-            given, in autocast's dtype (by the route ``"torch"`` in the dtypes of torch's layer).
-            The last states of an empty sequence are its first ones.
+            given, in autocast's dtype, unless the input is double (by the route ``"torch"`` in the
+            dtypes of torch's layer). The last states of an empty sequence are its first ones.
 
         Raises:
             RuntimeError: features, hidden sizes or devices do not fit.
