@@ -197,13 +197,24 @@ def _strings(column: Column) -> list[str]:
 def _tensor(value: Any, where: str) -> Tensor:
     if isinstance(value, Tensor):
         return value
-    if isinstance(value, np.ndarray) and value.dtype.kind not in "biufc":
-        raise TypeError(f"{where} is an array of dtype {value.dtype}, which no tensor can hold")
-    if isinstance(value, (bool, int, float, complex, np.generic, np.ndarray)):
+    if isinstance(value, (np.generic, np.ndarray)):
+        return _from_numpy(value, where)
+    if isinstance(value, (bool, int, float, complex)):
         return torch.as_tensor(value)
     raise TypeError(f"{where} is of type {type(value).__name__}, and neither a Tensor nor an array "
                     "nor a number nor a str: torch.as_tensor makes a tensor of a list; fields are "
                     "in a tuple or a dict")
+
+
+def _from_numpy(value: Any, where: str) -> Tensor:
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"{where} is a masked array, whose mask a tensor does not have: value."
+                        "filled(number) leaves it behind")
+    try:  # in the order of bytes, and of rows, that torch knows
+        return torch.as_tensor(np.require(value, value.dtype.newbyteorder("="), ["C", "W"]))
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{where} is an array of dtype {value.dtype}, which no tensor has"
+                        ) from error
 
 
 def _check_alike(column: Column, tensors: list[Tensor], ragged: bool) -> None:

@@ -31,9 +31,9 @@ def near(device: torch.device, integers: Ints) -> Tensor:
 
 
 def pair_near(device: torch.device, one: Ints, other: Ints) -> tuple[Tensor, Tensor]:
-    """The same for two, which go in one copy."""
+    """Copies of two, which go to a GPU in one."""
     if device.type == "cpu":
-        return torch.from_numpy(one), torch.from_numpy(other)
+        return torch.from_numpy(one.copy()), torch.from_numpy(other.copy())
     both = near(device, np.concatenate([one, other]))
     return both[:len(one)], both[len(one):]
 

@@ -62,8 +62,10 @@ def packed_loss(loss: Callable[..., Tensor], outputs: torch_rnn.PackedSequence,
         raise TypeError(f"loss must be a function that takes reduction=, got the module {loss}: "
                         "give the function of torch.nn.functional, and its options after it")
     check_same_layout(outputs, targets, ("outputs", "targets"))
-    if isinstance(loss, functools.partial) and not loss.args:
-        return packed_loss(loss.func, outputs, targets, reduction, **{**loss.keywords, **options})
+    while isinstance(loss, functools.partial) and not loss.args:
+        given: Any = loss.keywords
+        loss, options = loss.func, {**given, **options}
+    options.pop("reduction", None)
     if reduction in ("mean", "sum"):
         return loss(outputs.data, targets.data, reduction=reduction, **options)
     classes = reduction != "none" and not targets.data.is_floating_point()
@@ -119,6 +121,7 @@ def _one_by_one(loss: Callable[..., Tensor], outputs: torch_rnn.PackedSequence,
 def _shares(losses: Tensor, ids: Tensor, weight: Tensor | None = None, ignore_index: int = -100,
             **_: Any) -> Tensor:
     """What each step counts in the mean of a loss with classes: the weight of its target."""
+    ids = ids.long()  # as bytes they would be a mask
     counted = ids != ignore_index
     shares = counted if weight is None else weight[ids.where(counted, 0)] * counted
     return shares.to(losses.dtype)

@@ -118,9 +118,9 @@ def _wide(grid: Tensor, data: Tensor) -> tuple[Tensor, Tensor]:
 def _in_words(tensor: Tensor) -> bool:
     size = tensor.element_size()
     row = math.prod(tensor.shape[1:]) * size
-    return (row > 0 and row % 16 == 0 and tensor.is_contiguous() and tensor.data_ptr() % 16 == 0
-            and tensor.storage_offset() * size % 16 == 0 and tensor.dtype != torch.complex128
-            and not tensor.is_conj() and not tensor.is_neg())
+    return (tensor.numel() > 0 and row % 16 == 0 and tensor.is_contiguous()
+            and tensor.data_ptr() % 16 == 0 and tensor.storage_offset() * size % 16 == 0
+            and tensor.dtype != torch.complex128 and not tensor.is_conj() and not tensor.is_neg())
 
 
 def _large(like: Tensor, shape: tuple[int, ...]) -> bool:

@@ -179,10 +179,13 @@ def check_padding_value(value: Any, dtype: torch.dtype) -> Any:
         value = value.item()
     if not isinstance(value, Number):
         raise TypeError(f"argument 'padding_value' must be Number, not {type(value).__name__}")
-    whole = isinstance(value, Integral) or (isinstance(value, Real) and float(value).is_integer())
-    if not (dtype.is_floating_point or dtype.is_complex or whole):
-        raise RuntimeError(f"padding_value={value} cannot be converted to {dtype}")
-    return value
+    if dtype.is_floating_point or dtype.is_complex:
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real) and float(value).is_integer():
+        return int(float(value))
+    raise RuntimeError(f"padding_value={value} cannot be converted to {dtype}")
 
 
 def check_sequences(sequences: Any, function: str) -> list[Tensor]:

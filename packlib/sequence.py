@@ -77,7 +77,8 @@ class PackedSequence(torch_rnn.PackedSequence):
     @classmethod
     def from_layout(cls, data: Tensor, layout: Layout) -> PackedSequence:
         """Packed ``data`` (N, *) with the layout it was packed by; not checked again."""
-        sizes, order, inverse = torch.from_numpy(layout.batch_sizes), None, None
+        # copies, which their owner may change
+        sizes, order, inverse = torch.from_numpy(layout.batch_sizes.copy()), None, None
         if layout.order is not None:
             indices: Any = layout.started, layout.inverse
             order, inverse = pair_near(data.device, *indices)
@@ -198,13 +199,13 @@ class PackedSequence(torch_rnn.PackedSequence):
         return made
 
     def _keep(self, layout: Layout) -> Layout:
-        self.__dict__["_layout"] = layout, _version(self.batch_sizes)
+        self.__dict__["_layout"] = layout, _versions(*self[1:])
         return layout
 
     def _kept(self) -> Layout | None:
-        """The layout, unless ``batch_sizes`` have been changed in place since."""
-        layout, version = self.__dict__.get("_layout", (None, 0))
-        return layout if layout is None or version == _version(self.batch_sizes) else None
+        """The layout, unless a field has been changed in place since."""
+        layout, versions = self.__dict__.get("_layout", (None, ()))
+        return layout if layout is None or versions == _versions(*self[1:]) else None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), tuple(self)  # the plan is made again where it arrives
@@ -259,9 +260,9 @@ class _Plan(NamedTuple):
 _PLANS: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 
-def _version(tensor: Tensor | None) -> int:
-    """How often it was changed in place; tensors of inference mode do not count that."""
-    return 0 if tensor is None or tensor.is_inference() else tensor._version
+def _versions(*fields: Tensor | None) -> tuple[int, ...]:
+    """How often each was changed in place; tensors of inference mode do not count that."""
+    return tuple(0 if t is None or t.is_inference() else t._version for t in fields)
 
 
 def _known_layout(data: Any, batch_sizes: Any, order: Any, inverse: Any) -> Layout | None:
@@ -270,7 +271,7 @@ def _known_layout(data: Any, batch_sizes: Any, order: Any, inverse: Any) -> Layo
     plan = _PLANS.get(batch_sizes)
     if plan is None or plan.order is not order or plan.inverse is not inverse:
         return None
-    unchanged = plan.versions == tuple(map(_version, (batch_sizes, order, inverse)))
+    unchanged = plan.versions == _versions(batch_sizes, order, inverse)
     fits = isinstance(data, Tensor) and data.shape[:1] == (plan.layout.num_rows,)
     return plan.layout if unchanged and fits else None
 
@@ -288,8 +289,8 @@ def layout_of(packed: torch_rnn.PackedSequence) -> Layout:
         return known
     check_fields(*packed)  # torch's own, or ours after _replace, which asks no constructor
     order = whole_order(packed)
-    return Layout.from_batch_sizes(host(packed.batch_sizes),
-                                   None if order is None else host(order))
+    return Layout.from_batch_sizes(host(packed.batch_sizes).copy(),
+                                   None if order is None else host(order).copy())
 
 
 def whole_order(packed: torch_rnn.PackedSequence) -> Tensor | None:
@@ -313,4 +314,4 @@ def layout_of_sizes(batch_sizes: Tensor) -> Layout:
     plan = None if batch_sizes.is_inference() else _PLANS.get(batch_sizes)
     if plan is not None and plan.versions[0] == batch_sizes._version:
         return plan.layout
-    return Layout.from_batch_sizes(host(batch_sizes))
+    return Layout.from_batch_sizes(host(batch_sizes).copy())

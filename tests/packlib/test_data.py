@@ -142,6 +142,17 @@ def test_arrays_are_taken_as_tensors(collate):
         equal_batches(found, expected)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("change", [
+    lambda a: a[::-1], lambda a: a.astype(">i8"), lambda a: np.frombuffer(a.tobytes(), a.dtype),
+    lambda a: a.view(np.dtype([("x", a.dtype), ("y", a.dtype)]))["y"], np.asfortranarray,
+], ids=["backwards", "big-endian", "read-only", "one of two fields", "columns first"])
+def test_arrays_may_lie_anywhere_in_memory(change):
+    arrays = [change(np.arange(n)) for n in (4, 8, 2)]
+    packed = collate_packed(arrays)
+    assert [packed.sequence(i).tolist() for i in range(3)] == [a.tolist() for a in arrays]
+
+
 def test_padded_takes_a_sequence_without_steps():
     padded = collate_padded([torch.ones(2, 3), torch.ones(0, 3), torch.ones(4, 3)])
     assert padded.lengths.tolist() == [2, 0, 4]
@@ -233,6 +244,8 @@ FAULTS = [
     (changed(3, "ids", [1, 2, 3, 4]), TypeError, r"batch\[3\]\['ids'\] is of type list.*as_tensor"),
     (changed(0, "ids", np.array(["a", "b"])), TypeError, r"\['ids'\] is an array of dtype <U1"),
     (changed(2, "ids", np.array([None])), TypeError, r"\['ids'\] is an array of dtype object"),
+    (changed(2, "label", np.datetime64("now")), TypeError, r"\['label'\] is an array of .*date"),
+    (changed(1, "ids", np.ma.masked_less(np.arange(4), 2)), TypeError, r"\['ids'\] is a masked"),
     (changed(2, "label", None), TypeError, r"batch\[2\]\['label'\] is of type NoneType"),
     (changed(2, "name", 5), TypeError, r"batch\[2\]\['name'\] is of type int, but"),
     (changed(4, "tags", torch.ones(3)), TypeError,

@@ -231,6 +231,27 @@ def test_other_reductions_are_refused(reduction):
         cross_entropy(p, q, reduction)
 
 
+def test_bytes_are_classes_and_no_mask():
+    logits, ids = batch([3, 1])
+    logits, ids = [x.repeat(1, 23) for x in logits], [i + 150 for i in ids]  # -100 is 156 in bytes
+    weight = torch.linspace(0.5, 2, 23 * CLASSES, dtype=torch.float64)
+    found = packed_loss(F.cross_entropy, packed(logits), packed([i.byte() for i in ids]),
+                        "sequence_mean", weight=weight)
+    alone = [F.cross_entropy(x, y, weight=weight) for x, y in zip(logits, ids, strict=True)]
+    torch.testing.assert_close(found, torch.stack(alone).mean())
+
+
+def test_a_wrapping_may_have_any_keywords():
+    p, q = packed([torch.rand(4), torch.rand(1)]), packed([torch.rand(4), torch.rand(1)])
+    expected = packed_loss(F.mse_loss, p, q)
+    assert packed_loss(functools.partial(F.mse_loss, reduction="sum"), p, q) == expected
+
+    def mine(x, y, loss, reduction):
+        return loss * F.mse_loss(x, y, reduction=reduction)
+
+    assert packed_loss(functools.partial(mine, loss=2), p, q) == 2 * expected
+
+
 def test_a_module_is_refused():
     p = packed([torch.rand(4), torch.rand(1)])
     with pytest.raises(TypeError, match=r"got the module MSELoss\(\): give the function"):

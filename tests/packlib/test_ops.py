@@ -241,6 +241,7 @@ DATA = {
     "every second row": torch.randn(8, 4)[::2],
     "columns first": torch.randn(4, 4).t(),
     "one row, strides aside": torch.randn(4, 1).t(),
+    "no row": torch.randn(0, 4),
 }
 
 

@@ -62,6 +62,12 @@ def test_pad_sequence_at_the_edges(sequences):
                     rnn.pad_sequence(sequences, batch_first))
 
 
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64], ids=str)
+def test_unsigned_integers_are_padded_with_torchs_default(dtype):
+    xs = [torch.tensor([7, 8]).to(dtype), torch.tensor([9]).to(dtype)]
+    assert packlib.pad_sequence(xs, batch_first=True).tolist() == [[7, 8], [9, 0]]
+
+
 def test_pad_sequence_takes_an_iterator():
     xs = [torch.ones(2), torch.ones(4)]
     oracle.same(packlib.pad_sequence(iter(xs)), rnn.pad_sequence(xs))

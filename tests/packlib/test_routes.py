@@ -159,6 +159,23 @@ def test_a_graph_through_first_states_is_counted_once(kind, route, first):
         torch.testing.assert_close(one, other)
 
 
+@pytest.mark.parametrize("create_graph", [True, False])
+@pytest.mark.parametrize(("kind", "route"), WAYS)
+def test_batch_sizes_changed_before_the_backward_do_not_reach_it(kind, route, create_graph):
+    layer, _ = forced(kind, route)
+    packed = packlib.pack_sequence([torch.randn(n, FEATURES).double() for n in (4, 3, 2)])
+    (expected,) = torch.autograd.grad(layer(packed)[0].data.pow(2).sum(), layer.weight_hh_l0)
+    output, _ = layer(packed)
+    output.batch_sizes.copy_(torch.tensor([3, 2, 2, 2]))
+    try:
+        (found,) = torch.autograd.grad(output.data.pow(2).sum(), layer.weight_hh_l0,
+                                       create_graph=create_graph)
+    except RuntimeError as error:
+        assert "modified by an inplace operation" in str(error)
+    else:
+        torch.testing.assert_close(found, expected)
+
+
 @pytest.mark.parametrize(("kind", "route"), WAYS)
 def test_gradients_lie_row_after_row(kind, route):
     layer, _ = forced(kind, route, torch.float32)

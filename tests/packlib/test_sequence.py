@@ -103,6 +103,30 @@ def test_batch_sizes_changed_in_place_are_seen(origin):
             use(p)
 
 
+def test_an_order_changed_in_place_is_seen():
+    p = packed()
+    torchs = rnn.pack_sequence(CYCLE, enforce_sorted=False)
+    for fields in (p, torchs):
+        fields.sorted_indices.copy_(torch.tensor([2, 1, 0]))
+        fields.unsorted_indices.copy_(torch.tensor([2, 1, 0]))
+    for found, expected in zip(packlib.pad_packed_sequence(p), rnn.pad_packed_sequence(torchs),
+                               strict=True):
+        oracle.same(found, expected)
+
+
+def test_what_is_kept_is_nobody_elses():
+    p = packlib.pack_sequence([*CYCLE, torch.zeros(0)], enforce_sorted=False, allow_empty=True)
+    layout = p.layout
+    first = p.without_empty()
+    for fields in (p, first):
+        for field in fields[1:]:
+            field.zero_()
+    assert layout.batch_sizes.tolist() == [3, 2, 1]
+    assert layout.order.tolist() == [1, 2, 0, 3]
+    again = PackedSequence.from_layout(p.data, layout).without_empty()
+    oracle.same(again.lengths, torch.tensor([1, 3, 2]))
+
+
 def test_the_inverse_is_filled_in():
     p = PackedSequence(DATA, SIZES, torch.tensor([1, 2, 0]))
     assert p.unsorted_indices.tolist() == [2, 0, 1]
