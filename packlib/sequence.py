@@ -82,9 +82,10 @@ class PackedSequence(torch_rnn.PackedSequence):
         if layout.order is not None:
             indices: Any = layout.started, layout.inverse
             order, inverse = pair_near(data.device, *indices)
-        made = cls._made(layout, data, sizes, order, inverse)
+        made = cls.unchecked(data, sizes, order, inverse)
+        made.__dict__["_layout"] = layout, UNCHANGED
         if not sizes.is_inference():  # those do not count their changes
-            _PLANS[sizes] = _Plan(layout, order, inverse, (0, 0, 0))
+            _PLANS[sizes] = _Plan(layout, order, inverse, UNCHANGED)
         return made
 
     @property
@@ -199,13 +200,16 @@ class PackedSequence(torch_rnn.PackedSequence):
         return made
 
     def _keep(self, layout: Layout) -> Layout:
-        self.__dict__["_layout"] = layout, _versions(*self[1:])
+        self.__dict__["_layout"] = layout, self._versions()
         return layout
 
     def _kept(self) -> Layout | None:
         """The layout, unless a field has been changed in place since."""
         layout, versions = self.__dict__.get("_layout", (None, ()))
-        return layout if layout is None or versions == _versions(*self[1:]) else None
+        return layout if layout is None or versions == self._versions() else None
+
+    def _versions(self) -> tuple[int, ...]:
+        return _versions(self.batch_sizes, self.sorted_indices, self.unsorted_indices)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), tuple(self)  # the plan is made again where it arrives
@@ -246,6 +250,9 @@ def _traced() -> Any:
     return traced
 
 
+UNCHANGED = (0, 0, 0)
+
+
 class _Plan(NamedTuple):
     """A layout, the index tensors that were made from it, and their counts of changes."""
 
@@ -262,7 +269,7 @@ _PLANS: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 def _versions(*fields: Tensor | None) -> tuple[int, ...]:
     """How often each was changed in place; tensors of inference mode do not count that."""
-    return tuple(0 if t is None or t.is_inference() else t._version for t in fields)
+    return tuple([0 if t is None or t.is_inference() else t._version for t in fields])
 
 
 def _known_layout(data: Any, batch_sizes: Any, order: Any, inverse: Any) -> Layout | None:
