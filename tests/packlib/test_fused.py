@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 
 import packlib
 from packlib import fused
-from tests.packlib import test_routes
+from tests.packlib import test_route_gradients, test_routes
 from tests.packlib.test_rnn import FEATURES, HIDDEN, KINDS, pair
 
 KERNELS = pytest.mark.parametrize("kind", KINDS)
@@ -39,13 +39,13 @@ def test_gradients_equal_torch(calls, kind, bias):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 @KERNELS
 def test_gradients_of_gradients_equal_torch(calls, kind, dtype):
-    test_routes.test_gradients_can_be_differentiated_again(kind, "torch", dtype)
+    test_route_gradients.test_gradients_can_be_differentiated_again(kind, "torch", dtype)
     assert calls
 
 
 @KERNELS
 def test_eval_mode_and_frozen_weights(calls, kind):
-    test_routes.test_eval_mode_and_frozen_weights_have_gradients_too(kind, "torch")
+    test_route_gradients.test_eval_mode_and_frozen_weights_have_gradients_too(kind, "torch")
     assert calls
 
 
