@@ -24,11 +24,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from packlib import dense, moves
+from packlib import dense
 from packlib.cells import lstm_layer
 from packlib.dense import Run
 from packlib.fused import graph_is_kept, replayed
 from packlib.layout import Layout
+from packlib.ops import take
 
 BRAKE = 1e30  # with it the sigmoid of a gate is 0 or 1 exactly
 
@@ -200,12 +201,13 @@ def _forward(layout: Layout, cost: Cost, training: bool,
              tensors: Sequence[Tensor | None]) -> _Forward:
     data, h0, c0, *weights = (t.detach() for t in tensors if t is not None)
     covering = cover(layout, cost)
-    cells, storage = data, moves.tiles(covering.cuts)
+    cells = data
     if covering.padded:
-        if _too_strong(weights):
+        if _too_strong([*weights, c0]):
             return _forward(layout, EXACT, training, tensors)
-        # one more column: 0 on real steps, 1 on padding like all of it
-        cells = moves.from_packed(torch.constant_pad_nd(data, (0, 1)), layout, storage, 1)
+        rows = torch.constant_pad_nd(data, (0, 1, 0, 1))  # one more column, and a row of padding
+        rows.view(-1)[-1] = 1  # which is 1 in that column, and 0 as all else there
+        cells = take(rows, layout.tiles(covering.cuts, data.device))
         weights[0] = torch.cat([weights[0], _brake(h0.shape[1], data.dtype, data.device)], 1)
     h, (c, c_none) = h0[:covering.rectangles[0].size], _cut(c0, covering.rectangles[0].size)
     c_n = [c_none]  # of sequences without more steps, the shortest first
@@ -218,7 +220,7 @@ def _forward(layout: Layout, cost: Cost, training: bool,
     outputs = [run.output.flatten(0, 1) for run in runs]
     output = torch.cat(outputs) if len(outputs) > 1 else outputs[0]
     if covering.padded:
-        output = moves.to_packed(output, layout, storage)
+        output = take(output, layout.tiled(covering.cuts, data.device))
     elif training and len(outputs) == 1:
         output = output.clone()  # the caller may change it while the kernel still wants its own
     h_n = output.index_select(0, layout.ends(data.device))
@@ -242,12 +244,13 @@ def _backward(layout: Layout, covering: Cover, runs: list[Run], weights: list[Te
     """Gradients of data, h0, c0 and the weights from those of output, h_n and c_n."""
     d_output, d_h_n, d_c_n = grads
     zeros = torch.zeros_like(h0)
-    started, storage = covering.rectangles[0].size, moves.tiles(covering.cuts)
+    started = covering.rectangles[0].size
     cells = h0.new_zeros(layout.num_rows, h0.shape[1]) if d_output is None else d_output
     if d_h_n is not None:  # h_n is the last rows of the output
         cells = cells.index_add(0, layout.ends(h0.device), d_h_n[:started])
     if covering.padded:
-        cells = moves.from_packed(cells, layout, storage)
+        cells = take(torch.constant_pad_nd(cells, (0, 0, 0, 1)),
+                     layout.tiles(covering.cuts, h0.device))
     d_end = zeros if d_c_n is None else d_c_n
     d_h, d_c = zeros[:0], zeros[:0]  # of the sequences that go on after a rectangle
     d_data: list[Tensor] = []
@@ -258,9 +261,7 @@ def _backward(layout: Layout, covering: Cover, runs: list[Run], weights: list[Te
         d_x, d_h, d_c, *found = dense.backward(
             run, weights, d_cells.reshape(run.output.shape), _joined([d_h, zeros[ended]]),
             _joined([d_c, d_end[ended]]), keep)
-        # not in place: the kernel gives both biases the same tensor
-        d_weights = found if not d_weights else [a + b for a, b in zip(d_weights, found,
-                                                                       strict=True)]
+        d_weights = _added(d_weights, found)
         d_data.append(d_x.flatten(0, 1))
     if covering.padded:
         d_weights[0] = d_weights[0][:, :-1].contiguous()  # not the brake
@@ -274,22 +275,34 @@ def _of_data(layout: Layout, covering: Cover, d_cells: list[Tensor]) -> Tensor:
     joined = torch.cat(d_cells) if len(d_cells) > 1 else d_cells[0]
     if not covering.padded:
         return joined
-    return moves.to_packed(joined[:, :-1], layout, moves.tiles(covering.cuts))
+    return take(joined[:, :-1], layout.tiled(covering.cuts, joined.device))
 
 
-def _too_strong(weights: list[Tensor]) -> bool:
-    """Could they outweigh the brake? Infinite ones do, and so does a NaN.
+def _added(total: list[Tensor], more: list[Tensor]) -> list[Tensor]:
+    """Both, which hold gradients of the same weights; in place but for the biases.
 
-    On padding the input is 1 and h lies in -1..1, so no gate is larger than the sum of all weights,
-    nor this than the root of their number times that of the sum of their squares. On a GPU the
-    host would have to wait for that; there a NaN may reach every unit of a sequence.
+    The kernel gives both of these the same tensor.
     """
-    if not weights[0].is_cpu:
+    if not total:
+        return more
+    for sum_, w in zip(total[:2], more[:2], strict=True):
+        sum_.add_(w)
+    return [*total[:2], *(a + b for a, b in zip(total[2:], more[2:], strict=True))]
+
+
+def _too_strong(numbers: list[Tensor]) -> bool:
+    """Could weights outweigh the brake? Infinite ones do, and a NaN goes to all units by padding.
+
+    On padding the input is 0 and h lies in -1..1, so no gate is larger than the sum of all weights,
+    nor this than the root of their number times that of the sum of their squares. First cells are
+    among the numbers only to find one that is none. On a GPU the host would have to wait for that.
+    """
+    if not numbers[0].is_cpu:
         return False
-    flat = [w.reshape(-1) for w in weights]
-    squares = sum(float(w.dot(w)) for w in flat)
-    count = sum(len(w) for w in flat)
-    return not 2 * math.sqrt(count * squares) < _pull(weights[0].dtype)
+    flat = [n.reshape(-1) for n in numbers]
+    squares = sum(n.dot(n).item() for n in flat)
+    count = sum(map(len, flat))
+    return not 2 * math.sqrt(count * squares) < _pull(numbers[0].dtype)
 
 
 def _pull(dtype: torch.dtype) -> float:

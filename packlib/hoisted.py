@@ -92,9 +92,6 @@ def gru_backward(layout: Layout, d_output: Tensor, d_h: Tensor, output: Tensor, 
     return torch.cat([d_hidden[:, :2 * total.shape[1]], total.mul_(to_n)], 1), d_hidden, dh
 
 
-# The LSTM's gates are kept as i, f, o, g, so that one call takes all three sigmoids; torch stacks
-# them as i, f, g, o.
-
 def lstm(layout: Layout, data: Tensor, h0: Tensor, c0: Tensor, w_ih: Tensor, w_hh: Tensor,
          b_ih: Tensor | None, b_hh: Tensor | None, w_hr: Tensor | None = None
          ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -102,19 +99,20 @@ def lstm(layout: Layout, data: Tensor, h0: Tensor, c0: Tensor, w_ih: Tensor, w_h
 
     With ``w_hr`` (P, H) h0, output and h_n have P columns.
     """
-    size, bias, h, c = w_hh.shape[0] // 4, _added(b_ih, b_hh), h0, c0
-    gates = _project(data, swap(w_ih), None if bias is None else swap(bias))
+    size, h, c = w_hh.shape[0] // 4, h0, c0
+    gates = _project(data, w_ih, _added(b_ih, b_hh))
     output, cell, cell_tanh = (data.new_empty(len(data), n) for n in (w_hh.shape[1], size, size))
-    w, ended_h, ended_c = swap(w_hh).t(), [], []
-    for out, c_out, tc, gate, ifo, i, f, o, g in _steps(
-            layout, output, cell, cell_tanh, gates, gates[:, :3 * size], *gates.chunk(4, 1)):
+    w, ended_h, ended_c = w_hh.t(), [], []
+    for out, c_out, tc, gate, i_f, i, f, g, o in _steps(
+            layout, output, cell, cell_tanh, gates, gates[:, :2 * size], *gates.chunk(4, 1)):
         if len(out) < len(h):
             ended_h.append(h[len(out):])
             ended_c.append(c[len(out):])
             h, c = h[:len(out)], c[:len(out)]
         gate.addmm_(h, w)
-        ifo.sigmoid_()
+        i_f.sigmoid_()
         g.tanh_()
+        o.sigmoid_()
         c = torch.mul(f, c, out=c_out).addcmul_(i, g)
         torch.tanh(c, out=tc)
         h = torch.mul(o, tc, out=out) if w_hr is None else torch.mm(o * tc, w_hr.t(), out=out)
@@ -125,45 +123,36 @@ def lstm(layout: Layout, data: Tensor, h0: Tensor, c0: Tensor, w_ih: Tensor, w_h
 def lstm_backward(layout: Layout, d_output: Tensor, d_h: Tensor, d_c: Tensor, gates: Tensor,
                   cell: Tensor, cell_tanh: Tensor, c0: Tensor, w_hh: Tensor,
                   w_hr: Tensor | None = None) -> Tensors:
-    """Gradients of the gates (N, 4H), in torch's order, of h0 and c0 (B, H), and with ``w_hr`` of
-    it (P, H)."""
-    i, f, o, g = gates.chunk(4, 1)
+    """Gradients of the gates (N, 4H), of h0 and c0 (B, H), and with ``w_hr`` of it (P, H)."""
+    i, f, g, o = gates.chunk(4, 1)
     size = o.shape[1]
     # h = o tanh(c), c = f before + i g; each gate's gradient is dh or dc times a factor
     to_c = _one_minus_square(cell_tanh).mul_(o)
     d_gates = torch.empty_like(gates)  # the factors, then the gradients
-    d_i, d_f, d_o, d_g = d_gates.chunk(4, 1)
+    d_i, d_f, d_g, d_o = d_gates.chunk(4, 1)
     torch.sub(1, i, out=d_i).mul_(i).mul_(g)
     torch.sub(1, f, out=d_f).mul_(f).mul_(before(layout, c0, cell))
-    torch.sub(1, o, out=d_o).mul_(o).mul_(cell_tanh)
     torch.mul(g, g, out=d_g).neg_().add_(1).mul_(i)
-    d_if, w = d_gates[:, :2 * size].unflatten(1, (2, size)), swap(w_hh)
+    torch.sub(1, o, out=d_o).mul_(o).mul_(cell_tanh)
+    by_cell = d_gates[:, :3 * size].unflatten(1, (3, size))  # all but o
     dh, dc = d_h.clone(), d_c.clone()
     if w_hr is not None:
         d_output = d_output.clone()  # and then all of the gradient of each row
-    for d_out, to_c_, f_, gate, if_, o_, g_ in reversed(_steps(
-            layout, d_output, to_c, f, d_gates, d_if, d_o, d_g)):
+    for d_out, to_c_, f_, gate, ifg_, o_ in reversed(_steps(
+            layout, d_output, to_c, f, d_gates, by_cell, d_o)):
         live, live_c = dh[:len(d_out)], dc[:len(d_out)]
         d_hidden = live.add_(d_out) if w_hr is None else d_out.add_(live) @ w_hr
         live_c.addcmul_(d_hidden, to_c_)
         o_.mul_(d_hidden)
-        g_.mul_(live_c)
-        if_.mul_(live_c.unsqueeze(1))
+        ifg_.mul_(live_c.unsqueeze(1))
         live_c.mul_(f_)
-        torch.mm(gate, w, out=live)
-    d_gates = torch.cat([d_gates[:, :2 * size], d_g, d_o], 1)
+        torch.mm(gate, w_hh, out=live)
     return (d_gates, dh, dc, *(() if w_hr is None else (d_output.t() @ (o * cell_tanh),)))
 
 
 def before(layout: Layout, first: Tensor, rows: Tensor) -> Tensor:
     """For each row, the row of the step before; at step 0 the first state."""
     return torch.cat([first[:layout.sizes[0]], take(rows, layout.before(rows.device))])
-
-
-def swap(weight: Tensor) -> Tensor:
-    """Gates i, f, g, o to i, f, o, g, and back: rows (4H, *)."""
-    i_f, g, o = weight.tensor_split((weight.shape[0] // 2, 3 * weight.shape[0] // 4))
-    return torch.cat([i_f, o, g])
 
 
 def _steps(layout: Layout, *tensors: Tensor) -> list[Tensors]:

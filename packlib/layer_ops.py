@@ -154,52 +154,63 @@ def _(*given: Any) -> Any:
             *([] if w_hr is None else [torch.empty_like(w_hr)])]
 
 
+# Without materialised gradients: those of what is only kept would be zeros as large as it is.
+
 def _keep_rnn(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.set_materialize_grads(False)
     *tensors, ctx.relu = inputs
     ctx.save_for_backward(output[0], *tensors)
 
 
-def _rnn_grads(ctx: Any, d_output: Tensor, d_h: Tensor) -> tuple[Any, ...]:
+def _rnn_grads(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
     output, batch_sizes, *inputs = ctx.saved_tensors
     data, h0, w_ih, w_hh, b_ih, b_hh = inputs
     if torch.is_grad_enabled():
         return (None, *_replay(lambda layout, *given: rnn_layer(layout, ctx.relu, *given),
-                               batch_sizes, inputs, (d_output, d_h)), None)
-    dh, d_data, *weights = rnn_backward(d_output, d_h, batch_sizes, output, data, h0, w_ih, w_hh,
-                                        ctx.relu, ctx.needs_input_grad[1])
+                               batch_sizes, inputs, grads), None)
+    dh, d_data, *weights = rnn_backward(*_whole(grads, output, h0), batch_sizes, output, data, h0,
+                                        w_ih, w_hh, ctx.relu, ctx.needs_input_grad[1])
     return None, _if_any(d_data), dh, *_given(weights, b_ih), None
 
 
 def _keep_gru(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.set_materialize_grads(False)
     rows, _, gates, hidden_n = output
     ctx.save_for_backward(rows, gates, hidden_n, *inputs)
 
 
-def _gru_grads(ctx: Any, d_output: Tensor, d_h: Tensor, *_: Any) -> tuple[Any, ...]:
+def _gru_grads(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
     output, gates, hidden_n, batch_sizes, *inputs = ctx.saved_tensors
     data, h0, w_ih, w_hh, b_ih, b_hh = inputs
     if torch.is_grad_enabled():
-        return None, *_replay(gru_layer, batch_sizes, inputs, (d_output, d_h))
-    dh, d_data, *weights = gru_backward(d_output, d_h, batch_sizes, output, gates, hidden_n, data,
-                                        h0, w_ih, w_hh, ctx.needs_input_grad[1])
+        return None, *_replay(gru_layer, batch_sizes, inputs, grads[:2])
+    dh, d_data, *weights = gru_backward(*_whole(grads, output, h0), batch_sizes, output, gates,
+                                        hidden_n, data, h0, w_ih, w_hh, ctx.needs_input_grad[1])
     return None, _if_any(d_data), dh, *_given(weights, b_ih)
 
 
 def _keep_lstm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.set_materialize_grads(False)
     rows, _, _, gates, cell, cell_tanh = output
     ctx.save_for_backward(rows, gates, cell, cell_tanh, *inputs)
 
 
-def _lstm_grads(ctx: Any, d_output: Tensor, d_h: Tensor, d_c: Tensor, *_: Any) -> tuple[Any, ...]:
+def _lstm_grads(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
     output, gates, cell, cell_tanh, batch_sizes, *inputs = ctx.saved_tensors
     data, h0, c0, w_ih, w_hh, b_ih, _, w_hr = inputs
     if torch.is_grad_enabled():
-        return None, *_replay(lstm_layer, batch_sizes, inputs, (d_output, d_h, d_c))
-    dh, dc, d_data, *weights = lstm_backward(d_output, d_h, d_c, batch_sizes, output, gates, cell,
-                                             cell_tanh, data, h0, c0, w_ih, w_hh, w_hr,
+        return None, *_replay(lstm_layer, batch_sizes, inputs, grads[:3])
+    dh, dc, d_data, *weights = lstm_backward(*_whole(grads, output, h0, c0), batch_sizes, output,
+                                             gates, cell, cell_tanh, data, h0, c0, w_ih, w_hh, w_hr,
                                              ctx.needs_input_grad[1])
     d_hr = None if w_hr is None else weights.pop()
     return None, _if_any(d_data), dh, dc, *_given(weights, b_ih), d_hr
+
+
+def _whole(grads: Sequence[Tensor | None], *like: Tensor) -> list[Tensor]:
+    """The gradients of the output and the states; 0 for what nobody asked about."""
+    return [torch.zeros_like(t) if grad is None else grad
+            for t, grad in zip(like, grads, strict=False)]
 
 
 def _if_any(grad: Tensor) -> Tensor | None:
@@ -212,7 +223,7 @@ def _given(weights: list[Tensor], bias: Tensor | None) -> list[Tensor | None]:
 
 
 def _replay(layer: Callable[..., tuple[Tensor, ...]], batch_sizes: Tensor,
-            inputs: Sequence[Tensor | None], grads: tuple[Tensor, ...]) -> list[Tensor | None]:
+            inputs: Sequence[Tensor | None], grads: Sequence[Tensor | None]) -> list[Tensor | None]:
     plain = functools.partial(layer, layout_of_sizes(batch_sizes))
     return fused.replayed(plain, inputs, grads)
 

@@ -240,27 +240,32 @@ class Layout:
         return self.rows(("ends", device), make)
 
     def tiled(self, cuts: tuple[int, ...], device: torch.device) -> Tensor:
-        """Each packed row in the cells of ``tiles``."""
+        """The cell of each packed row in rectangles laid end to end ``(N,)``.
+
+        One begins at each of the steps ``cuts``, of all sequences that have that step; a step has a
+        cell for each of them, longest sequence first.
+        """
         def make() -> Ints:
-            places = (self.tiles(cuts)[0] - self.offsets).repeat(self.batch_sizes)
+            widths = self._widths(cuts)
+            places = (widths.cumsum() - widths - self.offsets).repeat(self.batch_sizes)
             places += np.arange(len(places))
             return places
 
         return self.rows(("tiled", cuts, device), make)
 
-    def tiles(self, cuts: tuple[int, ...]) -> tuple[Ints, int]:
-        """First cell of each step ``(T,)`` in rectangles laid end to end, and how many there are.
+    def tiles(self, cuts: tuple[int, ...], device: torch.device) -> Tensor:
+        """The packed row of each cell of these rectangles; N, a row too many, for padding."""
+        def make() -> Ints:
+            rows = np.full(self._widths(cuts).sum(), self.num_rows)
+            rows[self.tiled(cuts, torch.device("cpu")).numpy()] = np.arange(self.num_rows)
+            return rows
 
-        One begins at each of the steps ``cuts``, of all sequences that have that step; a step has a
-        cell for each of them, longest sequence first.
-        """
-        def make() -> tuple[Ints, int]:
-            steps = [stop - start for start, stop in pairwise((*cuts, self.num_steps))]
-            widths = self.batch_sizes.take(cuts).repeat(steps)
-            stops = widths.cumsum()
-            return stops - widths, int(stops[-1])
+        return self.rows(("tiles", cuts, device), make)
 
-        return self.kept(("tiles", cuts), make)
+    def _widths(self, cuts: tuple[int, ...]) -> Ints:
+        """Cells of each step (T,)."""
+        steps = [stop - start for start, stop in pairwise((*cuts, self.num_steps))]
+        return self.batch_sizes.take(cuts).repeat(steps)
 
     def padded(self, total: int, batch_first: bool, device: torch.device,
                padding_side: str = "right") -> Tensor:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from packlib import kernels
-from packlib.kernels.storage import Storage, grid, listed, packed, size, tiled
+from packlib.kernels.storage import Storage, grid, listed, packed, size
 from packlib.layout import Layout
 from packlib.ops import joined, put, split, take, watched
 
@@ -26,20 +26,15 @@ def cells(total: int, batch_first: bool, padding_side: str = "right") -> Storage
     return grid, total, batch_first, padding_side
 
 
-def tiles(cuts: tuple[int, ...]) -> Storage:
-    """Rectangles that begin at the steps ``cuts``, laid end to end; see ``Layout.tiles``."""
-    return tiled, cuts
-
-
 def to_packed(source: Tensor, layout: Layout, came: Storage) -> Tensor:
-    """From ``cells``, ``tiles`` or ``LISTED`` rows (*, *) to packed data (N, *)."""
+    """From ``cells`` or ``LISTED`` rows (*, *) to packed data (N, *)."""
     if _by_kernel(source):
         return _Move.apply(source, layout, PACKED, came, 0)
     return take(source, _rows(layout, came, source.device))
 
 
 def from_packed(data: Tensor, layout: Layout, to: Storage, value: Any = 0) -> Tensor:
-    """Packed data (N, *) to ``cells`` or ``tiles``, padded by ``value``, or to ``LISTED`` rows."""
+    """Packed data (N, *) to ``cells``, padded by ``value``, or to ``LISTED`` rows."""
     if _by_kernel(data):
         return _Move.apply(data, layout, to, PACKED, value)
     return put(data, _rows(layout, to, data.device), size(layout, to)[1], value)
@@ -70,8 +65,6 @@ def _rows(layout: Layout, storage: Storage, device: torch.device) -> Tensor:
     """The row of each packed row there (N,)."""
     if storage[0] is listed:
         return layout.listed(device)
-    if storage[0] is tiled:
-        return layout.tiled(storage[1], device)
     _, total, batch_first, padding_side = storage
     return layout.padded(total, batch_first, device, padding_side)
 

@@ -30,7 +30,6 @@ from packlib.kernels.storage import (
     longest_first,
     packed,
     size,
-    tiled,
 )
 from packlib.layout import Layout
 from packlib.ops import split
@@ -104,9 +103,7 @@ def move(source: Tensor, layout: Layout, to: Storage, came: Storage, reverse: bo
     """
     source = _in_memory(source)
     steps, rows = size(layout, to)
-    shape = rows, *source.shape[1:]
-    # the kernel fills a grid by itself; its steps all have as many cells
-    target = source.new_full(shape, value) if to[0] is tiled else source.new_empty(shape)
+    target = source.new_empty(rows, *source.shape[1:])
     moves = table(layout, to, came, source.device, reverse)
     _launch(target, source, moves, layout.num_sequences, steps, _common(target, source), reverse,
             value if to[0] is grid else None)

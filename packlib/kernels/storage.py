@@ -48,18 +48,10 @@ def listed(layout: Layout, begins: Ints | None = None) -> Side:
     return Side(np.arange(layout.num_steps), longest_first(layout, starts), np.zeros_like(starts))
 
 
-def tiled(layout: Layout, cuts: tuple[int, ...]) -> Side:
-    """Rectangles laid end to end, as ``Layout.tiles`` has them."""
-    ranks = np.arange(layout.num_sequences)
-    return Side(layout.tiles(cuts)[0], ranks, np.zeros_like(ranks))
-
-
 def size(layout: Layout, storage: Storage) -> tuple[int, int]:
     """Steps and rows."""
     if storage[0] is grid:
         return storage[1], storage[1] * layout.num_sequences
-    if storage[0] is tiled:
-        return layout.num_steps, layout.tiles(storage[1])[1]
     return layout.num_steps, layout.num_rows
 
 

@@ -100,6 +100,25 @@ def test_a_weight_that_is_no_number_spoils_what_it_reaches_alone(monkeypatch, na
         torch.testing.assert_close((h_n[:, i], c_n[:, i]), (h, c), equal_nan=True)
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")], ids=str)
+def test_a_first_cell_that_is_no_number_spoils_one_unit_alone(monkeypatch, value):
+    monkeypatch.setattr(packlib.rnn, "cover_cost", lambda *_: Cost(1e9, 0, 0))  # one padded call
+    torch.manual_seed(0)
+    lengths = [1, 3, 4]  # after one step a NaN has not met the other units
+    sequences = [torch.randn(n, 5) for n in lengths]
+    plain, covered = (packlib.LSTM(5, 4, route=route) for route in ("plain", "cover"))
+    covered.load_state_dict(plain.state_dict())
+    results = []
+    for layer in (plain, covered):
+        h0, c0 = torch.zeros(2, 1, 3, 4)
+        c0[0, 0, 1] = value
+        c0.requires_grad_()
+        output, (h_n, c_n) = layer(packlib.pack_sequence(sequences, False), (h0, c0))
+        grad, = torch.autograd.grad(output.data[:, 0].nansum(), c0)
+        results.append((output.data.detach(), h_n.detach(), c_n.detach(), grad))
+    torch.testing.assert_close(results[1], results[0], equal_nan=True)
+
+
 def test_the_brake_is_a_number_in_half_precision():
     layer = packlib.LSTM(64, 64, route="cover").half()
     with torch.no_grad():

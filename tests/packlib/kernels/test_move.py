@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -60,21 +59,6 @@ def test_lists_equal_torch(interpreted, shape, dtype):
     same(interpreted.move(expected, layout, listed, packed), torch.cat(whole))
     for found, sequence in zip(interpreted.to_list(expected, layout), whole, strict=True):
         same(found, sequence)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.half, torch.complex128], ids=str)
-@pytest.mark.parametrize("cuts", [(0,), (0, 2), (0, 1, 2, 3)], ids=str)
-def test_rectangles(interpreted, cuts, dtype):
-    layout, whole = layout_for(LENGTHS), sequences(LENGTHS, (3,), dtype)
-    data, longest_first = packed_rows(whole, layout.order.tolist()), layout.order.tolist()
-    tiles, packed = (interpreted.tiled, cuts), (interpreted.packed,)
-    expected = [
-        whole[i][step] if step < LENGTHS[i] else torch.ones(3, dtype=dtype)
-        for start, stop in pairwise([*cuts, max(LENGTHS)]) for step in range(start, stop)
-        for i in longest_first if LENGTHS[i] > start]
-    found = interpreted.move(data, layout, tiles, packed, value=1)
-    same(found, torch.stack(expected))
-    same(interpreted.move(found, layout, packed, tiles), data)
 
 
 @settings(max_examples=20)  # the interpreter is slow
