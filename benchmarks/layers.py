@@ -5,10 +5,11 @@ torch has two ways to treat a ragged batch: packed, and padded with the last sta
 afterwards. The second is the faster one for small LSTMs on a CPU. Each side gets the batch as its
 own pack_padded_sequence gives it; what packlib plans for a layer is planned anew in each call.
 
-Two more figures say where a floor is. ``gemm``: the part of packlib's time that its matrix products
-would take at the speed of one large product, measured in the same run. ``kernel``: the part that
-the dense kernels take which an LSTM's cover calls, by themselves. A ratio "of the kernels alone" is
-what would be reached if all else took no time.
+Three more figures say where a floor is, each a part of packlib's time and measured in the same run.
+``gemm``: what its matrix products would take at the speed of one large product. ``kernels``: what
+the dense kernels take that an LSTM's cover calls. ``operators``: these, and the least number of
+torch's operators around them, with nothing checked or planned (floor.py). A ratio "of the kernels"
+or "of the operators alone" is what would be reached if all else took no time.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
+import floor
 import torch
 from race import THREADS, geometric_mean, lengths, race, save
 
 import packlib
-from packlib import cover, dense, routes
 
 CASES = [(16, 50, 32, 32), (32, 100, 64, 64), (32, 100, 64, 128), (64, 100, 256, 256),
          (16, 400, 128, 128), (128, 50, 512, 512)]  # sequences, longest, features, hidden
@@ -74,30 +75,15 @@ def large_product() -> tuple[Callable[[], object], float]:
     return lambda: a @ b, 2.0 * 2048 * 512 * 2048
 
 
-def kernels(task: str, case: tuple[int, int, int, int], kind: str) -> Callable[[], object] | None:
-    """The dense kernels of the cover alone, None if the hoisted loop is chosen."""
-    size, longest, features, hidden = case
-    training = task == "training step"
-    packed = packlib.pack_padded_sequence(torch.randn(size, longest, features),
-                                          lengths(kind, size, longest), True, False)
-    weights = [p.detach() for p in packlib.LSTM(features, hidden).parameters()]
-    layout, data = packed.layout, packed.data
-    with torch.set_grad_enabled(training):
-        if routes.choose("LSTM", layout, data, weights[1], False) != "cover":
-            return None
-        covering = cover.cover(layout, routes.cover_cost(data, weights[1]))
-    columns = features + covering.padded
-    weights[0] = torch.randn(4 * hidden, columns)
-    inputs = [(torch.randn(r.steps, r.size, columns), *torch.randn(2, r.size, hidden), weights)
-              for r in covering.rectangles]
-
-    def run() -> None:
-        for given in inputs:
-            done = dense.forward(*given, training)
-            if training:
-                dense.backward(done, given[3], done.output, done.h_n, done.c_n)
-
-    return run
+def floors(task: str, case: tuple[int, int, int, int],
+           kind: str) -> dict[str, Callable[[], object]]:
+    """The kernels of an LSTM's cover, and its operators; none if the hoisted loop is chosen."""
+    found = floor.planned(task, case, kind)
+    if found is None:
+        return {}
+    run, layer = floor.operators(*found), found[2]
+    step = training_step if task == "training step" else inference
+    return {"kernels": floor.kernels(*found), "operators": step(lambda: run()[0], layer)}
 
 
 def training_step(run: Callable[[], torch.Tensor], layer: torch.nn.Module) -> Callable[[], None]:
@@ -119,23 +105,24 @@ def measure(tasks: list[tuple[str, str]], cases: list[tuple[int, int, int, int]]
         for case in cases:
             for kind in KINDS:
                 product, operations = large_product()
-                alone = kernels(task, case, kind) if name == "LSTM" else None
+                alone = floors(task, case, kind) if name == "LSTM" else {}
                 times = race({**rivals(name, task, case, kind, ways), "product": product,
-                              **({"kernels": alone} if alone else {})}, rounds, least_ms=20)
+                              **alone}, rounds, least_ms=20)
                 better = min(times["packed"], times["padded"])
                 row = {"layer": name, "task": task, "case": case, "lengths": kind,
                        "over_packed": round(times["packed"] / times["auto"], 2),
                        "over_better": round(better / times["auto"], 2)}
                 needed = products(name, task, case, int(lengths(kind, case[0], case[1]).sum()))
                 row["gemm"] = round(needed / operations * times["product"] / times["auto"], 2)
-                if alone:
-                    row["kernel"] = round(times["kernels"] / times["auto"], 2)
+                for part in alone:
+                    row[part] = round(times[part] / times["auto"], 2)
                 rows.append(row)
                 others = "  ".join(f"{route} {better / times[route]:.2f}" for route in ways[1:])
                 print(f"{name:4} {task:13} {case!s:>20} {kind:8} torch packed / packlib "
                       f"{row['over_packed']:6.2f}   better of torch / packlib "
-                      f"{row['over_better']:5.2f}   gemm {row['gemm']:.2f}   kernel "
-                      f"{row.get('kernel', '-')}   {others}", flush=True)
+                      f"{row['over_better']:5.2f}   gemm {row['gemm']:.2f}   kernels "
+                      f"{row.get('kernels', '-')}   operators {row.get('operators', '-')}   "
+                      f"{others}", flush=True)
     return rows, summarise(rows)
 
 
@@ -148,9 +135,10 @@ def summarise(rows: list[dict]) -> dict[str, float]:
             label = f"{layer} {task} {key}"
             summary[f"{label} geometric_mean"] = geometric_mean(ratios)
             summary[f"{label} worst"] = min(ratios)
-            if layer == "LSTM":
-                alone = [row[key] / row.get("kernel", row["gemm"]) for row in mine]
-                summary[f"{label} of the kernels alone"] = geometric_mean(alone)
+            for part in ("kernels", "operators") if layer == "LSTM" else ():
+                alone = [row[key] / row.get(part, row["gemm"]) for row in mine]
+                summary[f"{label} of the {part} alone"] = geometric_mean(alone)
+                summary[f"{label} of the {part} alone worst"] = min(alone)
     return summary
 
 
