@@ -154,10 +154,7 @@ def _(*given: Any) -> Any:
             *([] if w_hr is None else [torch.empty_like(w_hr)])]
 
 
-# Without materialised gradients: those of what is only kept would be zeros as large as it is.
-
 def _keep_rnn(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    ctx.set_materialize_grads(False)
     *tensors, ctx.relu = inputs
     ctx.save_for_backward(output[0], *tensors)
 
@@ -174,7 +171,6 @@ def _rnn_grads(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
 
 
 def _keep_gru(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    ctx.set_materialize_grads(False)
     rows, _, gates, hidden_n = output
     ctx.save_for_backward(rows, gates, hidden_n, *inputs)
 
@@ -183,14 +179,13 @@ def _gru_grads(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
     output, gates, hidden_n, batch_sizes, *inputs = ctx.saved_tensors
     data, h0, w_ih, w_hh, b_ih, b_hh = inputs
     if torch.is_grad_enabled():
-        return None, *_replay(gru_layer, batch_sizes, inputs, grads[:2])
+        return None, *_replay(gru_layer, batch_sizes, inputs, grads)
     dh, d_data, *weights = gru_backward(*_whole(grads, output, h0), batch_sizes, output, gates,
                                         hidden_n, data, h0, w_ih, w_hh, ctx.needs_input_grad[1])
     return None, _if_any(d_data), dh, *_given(weights, b_ih)
 
 
 def _keep_lstm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    ctx.set_materialize_grads(False)
     rows, _, _, gates, cell, cell_tanh = output
     ctx.save_for_backward(rows, gates, cell, cell_tanh, *inputs)
 
@@ -199,7 +194,7 @@ def _lstm_grads(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
     output, gates, cell, cell_tanh, batch_sizes, *inputs = ctx.saved_tensors
     data, h0, c0, w_ih, w_hh, b_ih, _, w_hr = inputs
     if torch.is_grad_enabled():
-        return None, *_replay(lstm_layer, batch_sizes, inputs, grads[:3])
+        return None, *_replay(lstm_layer, batch_sizes, inputs, grads)
     dh, dc, d_data, *weights = lstm_backward(*_whole(grads, output, h0, c0), batch_sizes, output,
                                              gates, cell, cell_tanh, data, h0, c0, w_ih, w_hh, w_hr,
                                              ctx.needs_input_grad[1])
@@ -210,7 +205,7 @@ def _lstm_grads(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
 def _whole(grads: Sequence[Tensor | None], *like: Tensor) -> list[Tensor]:
     """The gradients of the output and the states; 0 for what nobody asked about."""
     return [torch.zeros_like(t) if grad is None else grad
-            for t, grad in zip(like, grads, strict=False)]
+            for t, grad in zip(like, grads, strict=True)]
 
 
 def _if_any(grad: Tensor) -> Tensor | None:
@@ -228,6 +223,22 @@ def _replay(layer: Callable[..., tuple[Tensor, ...]], batch_sizes: Tensor,
     return fused.replayed(plain, inputs, grads)
 
 
-rnn.register_autograd(_rnn_grads, setup_context=_keep_rnn)
-gru.register_autograd(_gru_grads, setup_context=_keep_gru)
-lstm.register_autograd(_lstm_grads, setup_context=_keep_lstm)
+def _differentiable(op: Any, results: int, backward: Callable[..., tuple[Any, ...]],
+                    keep: Callable[..., None]) -> None:
+    """``results``: how many outputs are; the others are only kept, and nobody asks about them."""
+    def setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.set_materialize_grads(False)  # zeros as large as all that is kept
+        keep(ctx, inputs, output)
+
+    def grads_of(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
+        asked = grads[:results]
+        if all(grad is None for grad in asked):
+            return (None,) * len(ctx.needs_input_grad)
+        return backward(ctx, *asked)
+
+    op.register_autograd(grads_of, setup_context=setup)
+
+
+_differentiable(rnn, 2, _rnn_grads, _keep_rnn)
+_differentiable(gru, 2, _gru_grads, _keep_gru)
+_differentiable(lstm, 3, _lstm_grads, _keep_lstm)
