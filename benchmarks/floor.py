@@ -111,7 +111,7 @@ class _Operators(torch.autograd.Function):
         covering, runs, cells = ctx.plan.covering, ctx.runs, d_output
         if covering.padded:
             cells = torch.constant_pad_nd(d_output, (0, 0, 0, 1)).index_select(0, ctx.plan.cells)
-        zeros, total = torch.zeros_like(runs[0].h), None
+        zeros, total = torch.zeros_like(runs[0].h), []
         d_h = d_c = zeros[:0]
         parts = zip(covering.rectangles, runs, cells.split_with_sizes(covering.cells), strict=True)
         for r, run, d_cells in list(parts)[::-1]:
@@ -119,7 +119,7 @@ class _Operators(torch.autograd.Function):
             _, d_h, d_c, *found = dense.backward(
                 run, ctx.weights, d_cells.reshape(run.output.shape), torch.cat([d_h, ended]),
                 torch.cat([d_c, ended]))
-            total = cover._added(total or [], found)
+            total = cover._added(total, found)
         if covering.padded:
             total[0] = total[0][:, :-1].contiguous()
         return None, None, None, None, *total
