@@ -27,7 +27,7 @@ from torch import Tensor
 from packlib import dense
 from packlib.cells import lstm_layer
 from packlib.dense import Run
-from packlib.fused import graph_is_kept, replayed
+from packlib.fused import by_steps, graph_is_kept, replayed
 from packlib.layout import Layout
 from packlib.ops import take
 
@@ -183,7 +183,7 @@ class _Covered(torch.autograd.Function):
         inputs, w_ih, kept = saved[:7], saved[7], saved[8:]
         if all(grad is None for grad in grads):
             return None, None, *[None] * len(inputs)
-        if torch.is_grad_enabled():
+        if by_steps(grads):
             return None, None, *replayed(
                 functools.partial(lstm_layer, ctx.layout), inputs, grads)
         keep, each = graph_is_kept(), len(kept) // len(ctx.graphs)

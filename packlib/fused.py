@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from packlib.ops import watched
+from packlib.ops import transformed, watched
 
 Run = Callable[..., tuple[Tensor, ...]]
 
@@ -31,16 +31,24 @@ def refuses(data: Tensor) -> bool:
     return data.is_cuda
 
 
+def by_steps(grads: Sequence[Tensor | None]) -> bool:
+    """A backward that is itself differentiated, or goes over many gradients at once.
+
+    It takes the plain steps: no kernel and no operator of ours does either.
+    """
+    return torch.is_grad_enabled() or transformed(*(grad for grad in grads if grad is not None))
+
+
 def replayed(plain: Run, inputs: Sequence[Tensor | None],
              grads: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """Gradients of ``plain(*inputs)``, which can be differentiated again."""
-    device = next(t for t in inputs if t is not None).device.type
+    """Gradients of ``plain(*inputs)``, which can be differentiated again where that is wanted."""
+    again, device = torch.is_grad_enabled(), next(t for t in inputs if t is not None).device.type
     with torch.enable_grad(), torch.autocast(device, enabled=False):
         # views: one input may be made of another, and that way is not this function's
         inputs = [None if t is None else t.view_as(t) for t in inputs]
         outputs = plain(*inputs)
     pairs = [(o.to(g.dtype), g) for o, g in zip(outputs, grads, strict=False) if g is not None]
-    return _gradients(pairs, inputs, create_graph=True)
+    return _gradients(pairs, inputs, create_graph=again)
 
 
 def _gradients(pairs: Sequence[tuple[Tensor, Tensor]], inputs: Sequence[Tensor | None],
@@ -74,7 +82,7 @@ class _Fused(torch.autograd.Function):
         inputs = ctx.saved_tensors
         if all(grad is None for grad in grads):
             return None, None, *[None] * len(inputs)
-        if torch.is_grad_enabled():
+        if by_steps(grads):
             return None, None, *replayed(ctx.plain, inputs, grads)
         pairs = [(o, g) for o, g in zip(ctx.outputs, grads, strict=True) if g is not None]
         keep = graph_is_kept()

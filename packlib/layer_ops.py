@@ -162,7 +162,7 @@ def _keep_rnn(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> 
 def _rnn_grads(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
     output, batch_sizes, *inputs = ctx.saved_tensors
     data, h0, w_ih, w_hh, b_ih, b_hh = inputs
-    if torch.is_grad_enabled():
+    if fused.by_steps(grads):
         return (None, *_replay(lambda layout, *given: rnn_layer(layout, ctx.relu, *given),
                                batch_sizes, inputs, grads), None)
     dh, d_data, *weights = rnn_backward(*_whole(grads, output, h0), batch_sizes, output, data, h0,
@@ -178,7 +178,7 @@ def _keep_gru(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> 
 def _gru_grads(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
     output, gates, hidden_n, batch_sizes, *inputs = ctx.saved_tensors
     data, h0, w_ih, w_hh, b_ih, b_hh = inputs
-    if torch.is_grad_enabled():
+    if fused.by_steps(grads):
         return None, *_replay(gru_layer, batch_sizes, inputs, grads)
     dh, d_data, *weights = gru_backward(*_whole(grads, output, h0), batch_sizes, output, gates,
                                         hidden_n, data, h0, w_ih, w_hh, ctx.needs_input_grad[1])
@@ -193,7 +193,7 @@ def _keep_lstm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) ->
 def _lstm_grads(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
     output, gates, cell, cell_tanh, batch_sizes, *inputs = ctx.saved_tensors
     data, h0, c0, w_ih, w_hh, b_ih, _, w_hr = inputs
-    if torch.is_grad_enabled():
+    if fused.by_steps(grads):
         return None, *_replay(lstm_layer, batch_sizes, inputs, grads)
     dh, dc, d_data, *weights = lstm_backward(*_whole(grads, output, h0, c0), batch_sizes, output,
                                              gates, cell, cell_tanh, data, h0, c0, w_ih, w_hh, w_hr,

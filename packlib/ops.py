@@ -29,14 +29,14 @@ def take(grid: Tensor, rows: Tensor) -> Tensor:
     """Rows of a flat grid: grid (cells, *), rows (N,) -> data (N, *). No row is asked for twice."""
     if _untracked(grid):
         return _gather(grid, rows)
-    return grid.index_select(0, rows) if transformed() else take_op(grid, rows)
+    return grid.index_select(0, rows) if transformed(grid) else take_op(grid, rows)
 
 
 def put(data: Tensor, rows: Tensor, cells: int, value: Any = 0) -> Tensor:
     """A flat grid that holds data (N, *) in rows (N,), and ``value`` elsewhere: (cells, *)."""
     if _untracked(data):
         return _scatter(data, rows, cells, value)
-    if transformed():
+    if transformed(data):
         return data.new_full((cells, *data.shape[1:]), value).index_put_((rows,), data)
     return put_op(data, rows, cells, value)
 
@@ -52,21 +52,27 @@ def autocast_dtype(*tensors: Tensor) -> torch.dtype | None:
     return None if torch.float64 in [t.dtype for t in tensors] else torch.get_autocast_dtype(kind)
 
 
-def transformed() -> bool:
-    """Inside torch.func's transforms and forward mode, which know torch's own operators only."""
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+def transformed(*tensors: Tensor) -> bool:
+    """Inside torch.func's transforms and forward mode, which know torch's own operators only.
+
+    So does a batch of gradients, ``torch.autograd.grad(..., is_grads_batched=True)``: each of
+    ``tensors`` may be one.
+    """
+    return bool(torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+                or not torch.compiler.is_compiling()
+                and any(map(torch._C._functorch.is_legacy_batchedtensor, tensors)))
 
 
 def _untracked(tensor: Tensor) -> bool:
     """Nobody asks for a derivative, and nobody watches the operators."""
     return (type(tensor) is Tensor and not (tensor.requires_grad and torch.is_grad_enabled())
-            and not watched())
+            and not watched(tensor))
 
 
-def watched() -> bool:
+def watched(*tensors: Tensor) -> bool:
     """A compiler, a transform or a mode follows the operators: what is none, it would not see."""
     return bool(torch.compiler.is_compiling()  # before what the compiler cannot look into
-                or torch._C._len_torch_dispatch_stack() or transformed())
+                or torch._C._len_torch_dispatch_stack() or transformed(*tensors))
 
 
 # torch moves rows of these by their bits alone

@@ -131,6 +131,25 @@ def test_gradients_through_lists(lengths):
     assert torch.autograd.gradgradcheck(lists, xs, fast_mode=True)
 
 
+@pytest.mark.parametrize("large", [ops.LARGE, 1], ids=["small", "large"])
+@pytest.mark.parametrize("name", [*MOVES, *FROM_LISTS])
+def test_many_gradients_at_once(name, large, monkeypatch):
+    """As one after the other; rows of 16 bytes, and of memory of another kind, are moved by ways
+    that look into the memory, and a batch of gradients has none."""
+    monkeypatch.setattr(ops, "LARGE", large)
+    x = torch.randn(3, 5, 4, requires_grad=True)
+    if name in MOVES:
+        packed = packlib.pack_padded_sequence(x, [2, 5, 1], True, False)
+        results = MOVES[name]([2, 5, 1], x, packed)
+    else:
+        results = FROM_LISTS[name](list(x))
+    result = torch.cat(tuple(r.flatten() for r in results))
+    grads = torch.randn(2, *result.shape)
+    each = [torch.autograd.grad(result, x, grad, retain_graph=True)[0] for grad in grads]
+    (found,) = torch.autograd.grad(result, x, grads, is_grads_batched=True)
+    oracle.same(found, torch.stack(each))
+
+
 def test_complex_gradients():
     x = torch.randn(3, 6, dtype=torch.complex128, requires_grad=True)
 

@@ -184,6 +184,30 @@ def test_what_follows_may_have_no_gradient(kind, route, create_graph):
     assert all(grad is None for grad in found)  # as torch's
 
 
+@pytest.mark.parametrize("create_graph", [True, False])
+@pytest.mark.parametrize("by", ["grad", "vmap"])
+@pytest.mark.parametrize(("kind", "route"), WAYS)
+def test_many_gradients_at_once(kind, route, by, create_graph):
+    """As one after the other: what torch.autograd.functional.jacobian(vectorize=True) asks for."""
+    layer, _ = forced(kind, route)
+    torch.manual_seed(0)
+    xs = [torch.randn(n, FEATURES, dtype=torch.float64, requires_grad=True) for n in UNSORTED]
+    output, last = layer(packlib.pack_sequence(xs, enforce_sorted=False))
+    result = torch.cat([output.data.flatten(), *(s.flatten() for s in flat(last))])
+    leaves, grads = [*xs, *layer.parameters()], torch.randn(2, len(result), dtype=torch.float64)
+
+    def gradients(grad, **options):
+        return torch.autograd.grad(result, leaves, grad, retain_graph=True,
+                                   create_graph=create_graph, **options)
+
+    each = [gradients(grad) for grad in grads]
+    found = (gradients(grads, is_grads_batched=True) if by == "grad" else
+             torch.func.vmap(gradients)(grads))
+    for one, *others in zip(found, *each, strict=True):
+        torch.testing.assert_close(one, torch.stack(others), rtol=0, atol=1e-10)
+        assert one.requires_grad == create_graph
+
+
 class _Zeros(TorchDispatchMode):
     """The shapes of all zeros that are made."""
 
