@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -87,7 +86,7 @@ def cover(layout: Layout, cost: Cost) -> Cover:
 def _cover(layout: Layout, cost: Cost) -> Cover:
     """Either every level is a rectangle, or the best that padding can do."""
     sizes, steps, rows = layout.batch_sizes, layout.num_steps, layout.num_rows
-    levels = [0, *(np.flatnonzero(sizes[1:] != sizes[:-1]) + 1).tolist()]
+    levels = [0, *((sizes[1:] != sizes[:-1]).nonzero()[0] + 1).tolist()]
     exact = len(levels) * cost.call + rows * cost.cell
     wasted = (steps * int(sizes[0]) - rows) * cost.cell
     if wasted <= cost.call:  # a second rectangle would cost more than it saves
@@ -252,7 +251,7 @@ def _backward(layout: Layout, covering: Cover, runs: list[Run], weights: list[Te
         cells = take(torch.constant_pad_nd(cells, (0, 0, 0, 1)),
                      layout.tiles(covering.cuts, h0.device))
     d_end = zeros if d_c_n is None else d_c_n
-    d_h, d_c = zeros[:0], zeros[:0]  # of the sequences that go on after a rectangle
+    d_h = d_c = zeros[:0]  # of the sequences that go on after a rectangle
     d_data: list[Tensor] = []
     d_weights: list[Tensor] = []
     parts = zip(covering.rectangles, runs, cells.split_with_sizes(covering.cells), strict=True)
@@ -299,12 +298,15 @@ def _too_strong(numbers: list[Tensor]) -> bool:
     """
     if not numbers[0].is_cpu:
         return False
-    flat = [n.reshape(-1) for n in numbers]
-    squares = sum(n.dot(n).item() for n in flat)
-    count = sum(map(len, flat))
+    count, squares = 0, 0.0
+    for n in numbers:
+        flat = n.reshape(-1)
+        count += flat.numel()
+        squares += flat.dot(flat).item()
     return not 2 * math.sqrt(count * squares) < _pull(numbers[0].dtype)
 
 
+@functools.cache
 def _pull(dtype: torch.dtype) -> float:
     return min(BRAKE, torch.finfo(dtype).max / 4)  # infinity times 0 would be no number
 

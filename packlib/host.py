@@ -8,12 +8,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Ints = NDArray[np.int64]
+CPU = torch.device("cpu")  # compared with sooner than a device's type, a new string each time
 
 
 def host(integers: Tensor) -> Ints:
     """The values of an integer tensor, in numpy; one copy from the device if it is on one."""
     try:
-        return integers.cpu().numpy()
+        return (integers if integers.is_cpu else integers.cpu()).numpy()
     except RuntimeError:  # inside torch.func.grad tensors have no storage to look into
         return np.array(integers.tolist(), dtype=np.int64).reshape(integers.shape)
 
@@ -25,14 +26,16 @@ def near(device: torch.device, integers: Ints) -> Tensor:
     the copy, and gives it to nobody before the GPU is past it.
     """
     made = torch.from_numpy(integers)
+    if device == CPU:
+        return made
     if device.type == "cuda":
         return made.pin_memory().to(device, non_blocking=True)
-    return made if device.type == "cpu" else made.to(device)
+    return made.to(device)
 
 
 def pair_near(device: torch.device, one: Ints, other: Ints) -> tuple[Tensor, Tensor]:
     """Copies of two, which go to a GPU in one."""
-    if device.type == "cpu":
+    if device == CPU:
         return torch.from_numpy(one.copy()), torch.from_numpy(other.copy())
     both = near(device, np.concatenate([one, other]))
     return both[:len(one)], both[len(one):]

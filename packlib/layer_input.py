@@ -46,7 +46,8 @@ class Checked(torch.nn.RNNBase):
         if self.mode == "LSTM":
             sizes.append((*size, self.hidden_size))
         if hx is None:
-            return tuple(packed.data.new_zeros(s) for s in sizes)
+            zeros = packed.data.new_zeros(sizes[0])  # for both states: nobody writes to it
+            return tuple(packed.data.new_zeros(s) if self.proj_size else zeros for s in sizes)
         states = tuple(hx) if self.mode == "LSTM" and isinstance(hx, (tuple, list)) else (hx,)
         if len(states) != len(sizes):
             raise RuntimeError("hx must be the pair (h0, c0) for LSTM")

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from packlib.host import Ints, host, near, stream
+from packlib.host import CPU, Ints, host, near, stream
+
+T = TypeVar("T")
 
 
 def conjugate(counts: Ints) -> Ints:
@@ -92,6 +93,20 @@ def eager_only(function: str, instead: str) -> None:
     torch._dynamo.graph_break(msg=message)
 
 
+class once(Generic[T]):
+    """``functools.cached_property`` without the lock that it takes before Python 3.12."""
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self.make, self.__doc__ = make, make.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> T:
+        value = instance.__dict__[self.name] = self.make(instance)
+        return value
+
+
 @dataclass(frozen=True)
 class Layout:
     """Where every step of every sequence lies in packed data.
@@ -129,7 +144,7 @@ class Layout:
     def num_steps(self) -> int:
         return len(self.batch_sizes)
 
-    @cached_property
+    @once
     def num_empty(self) -> int:
         """How many sequences have no step."""
         return len(self.lengths) - int(self.batch_sizes[0])
@@ -139,7 +154,7 @@ class Layout:
         """``order`` without the empty sequences: one for each of ``batch_sizes[0]``."""
         return None if self.order is None else self.order[:self.batch_sizes[0]]
 
-    @cached_property
+    @once
     def without_empty(self) -> tuple[Layout, Ints]:
         """The same rows with the empty sequences left out, and the user's numbers of the others."""
         return self.part(0, self.num_steps)
@@ -155,16 +170,16 @@ class Layout:
         order = None if self.order is None else np.searchsorted(numbers, running)
         return Layout.from_batch_sizes(sizes, order), numbers
 
-    @cached_property
+    @once
     def num_rows(self) -> int:
         return int(self.batch_sizes.sum())
 
-    @cached_property
+    @once
     def sizes(self) -> list[int]:
         """``batch_sizes`` as a list, for ``Tensor.split``."""
         return self.batch_sizes.tolist()
 
-    @cached_property
+    @once
     def inverse(self) -> Ints | None:
         """Place of each of the user's sequences, longest first ``(B,)``; None if sorted."""
         if self.order is None:
@@ -173,22 +188,22 @@ class Layout:
         inverse[self.order] = np.arange(len(self.order))
         return inverse
 
-    @cached_property
+    @once
     def offsets(self) -> Ints:
         """First row of each step ``(T,)``."""
         return self.batch_sizes.cumsum() - self.batch_sizes
 
-    @cached_property
+    @once
     def starts(self) -> Ints:
         """First row of each sequence when they are laid end to end ``(B,)``."""
         return self.lengths.cumsum() - self.lengths
 
-    @cached_property
+    @once
     def step(self) -> Ints:
         """Time step of each packed row ``(N,)``."""
         return np.repeat(np.arange(self.num_steps), self.batch_sizes)
 
-    @cached_property
+    @once
     def rank(self) -> Ints:
         """Place of each packed row's sequence, longest first ``(N,)``."""
         rank = self.offsets.repeat(self.batch_sizes)
@@ -257,7 +272,7 @@ class Layout:
         """The packed row of each cell of these rectangles; N, a row too many, for padding."""
         def make() -> Ints:
             rows = np.full(self._widths(cuts).sum(), self.num_rows)
-            rows[self.tiled(cuts, torch.device("cpu")).numpy()] = np.arange(self.num_rows)
+            rows[self.tiled(cuts, CPU).numpy()] = np.arange(self.num_rows)
             return rows
 
         return self.rows(("tiles", cuts, device), make)
@@ -310,10 +325,11 @@ class Layout:
     def rows(self, name: tuple[Any, ...], make: Callable[[], Ints]) -> Tensor:
         """Integers that ``make`` counts, on the device that ends their name; made once."""
         device = name[-1]
-        key = (*name, stream(device)) if device.type == "cuda" else name
-        if key not in self._kept:
+        key = name if device == CPU else (*name, stream(device))
+        kept = self._kept.get(key)
+        if kept is None:
             if torch.is_inference_mode_enabled():
                 with torch.inference_mode(False):  # kept ones may serve a backward pass later
                     return self.rows(name, make)
-            self._kept[key] = near(device, make())
-        return self._kept[key]
+            kept = self._kept[key] = near(device, make())
+        return kept

@@ -24,6 +24,8 @@ from torch.types import Number
 # which the operating system has to fill in page by page; that takes longer than the move itself.
 LARGE = 2**22
 
+_is_batch = torch._C._functorch.is_legacy_batchedtensor
+
 
 def take(grid: Tensor, rows: Tensor) -> Tensor:
     """Rows of a flat grid: grid (cells, *), rows (N,) -> data (N, *). No row is asked for twice."""
@@ -59,20 +61,20 @@ def transformed(*tensors: Tensor) -> bool:
     ``tensors`` may be one.
     """
     return bool(torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
-                or not torch.compiler.is_compiling()
-                and any(map(torch._C._functorch.is_legacy_batchedtensor, tensors)))
+                or tensors and not torch.compiler.is_compiling()
+                and any(map(_is_batch, tensors)))
 
 
 def _untracked(tensor: Tensor) -> bool:
     """Nobody asks for a derivative, and nobody watches the operators."""
     return (type(tensor) is Tensor and not (tensor.requires_grad and torch.is_grad_enabled())
-            and not watched(tensor))
+            and not watched() and not _is_batch(tensor))
 
 
-def watched(*tensors: Tensor) -> bool:
+def watched() -> bool:
     """A compiler, a transform or a mode follows the operators: what is none, it would not see."""
     return bool(torch.compiler.is_compiling()  # before what the compiler cannot look into
-                or torch._C._len_torch_dispatch_stack() or transformed(*tensors))
+                or torch._C._len_torch_dispatch_stack() or transformed())
 
 
 # torch moves rows of these by their bits alone

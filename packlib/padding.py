@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import rnn as torch_rnn
 
-from packlib.host import Ints
+from packlib.host import CPU, Ints
 from packlib.layout import Layout, check_lengths, eager_only, refuse_tracing
 from packlib.ops import joined, put, split, take
 
@@ -102,7 +102,7 @@ def lengths_to_mask(lengths: Tensor | list[int], max_len: int | None = None) -> 
         raise ValueError(f"lengths must be at least 0, got {counts.min()}")
     if longest > total:
         raise ValueError(f"max_len={total} is shorter than the longest of lengths, {longest}")
-    device = lengths.device if isinstance(lengths, Tensor) else torch.device("cpu")
+    device = lengths.device if isinstance(lengths, Tensor) else CPU
     return torch.from_numpy(np.arange(total) < counts[:, None]).to(device)
 
 

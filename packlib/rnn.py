@@ -71,10 +71,10 @@ class _Packed(Checked):
         self.check_data(packed.data)
         states = self.first_states(packed, hx)
         self.check_route()  # it may have been set since
-        route, kind, given = self._chosen(packed), packed.device.type, hx is not None
+        route, given = self._chosen(packed), hx is not None
         dtype = autocast_dtype(packed.data)
         if dtype is not None and route != "torch":  # which knows of it
-            with torch.autocast(kind, enabled=False):
+            with torch.autocast(packed.device.type, enabled=False):
                 return self._run(packed.map(lambda data: data.to(dtype)),
                                  tuple(s.to(dtype) for s in states), given, route)
         return self._run(packed, states, given, route)
@@ -193,7 +193,8 @@ class _Packed(Checked):
         names = [name + suffix for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
         if self.mode == "LSTM":
             names.append("weight_hr" + suffix)
-        return [weights[name].to(dtype) if name in weights else None for name in names]
+        found = [weights.get(name) for name in names]
+        return [w if w is None or w.dtype == dtype else w.to(dtype) for w in found]
 
     def _run_direction(self, packed: PackedSequence, data: Tensor, state: tuple[Tensor, ...],
                        weights: list[Any], way: str) -> tuple[Tensor, ...]:

@@ -177,16 +177,15 @@ class PackedSequence(torch_rnn.PackedSequence):
         if torch.compiler.is_compiling():
             return cls.unchecked(*_traced().like(packed, data))
         layout = layout_of(packed)
-        if not isinstance(data, Tensor) or data.dim() == 0 or len(data) != len(packed.data):
+        if not isinstance(data, Tensor) or data.shape[:1] != packed.data.shape[:1]:
             found = tuple(data.shape) if isinstance(data, Tensor) else type(data).__name__
             raise ValueError(f"data must have {len(packed.data)} rows, one for each real step, "
                              f"got {found}")
 
-        def near(indices: Tensor | None) -> Tensor | None:
-            return None if indices is None else indices.to(data.device)
-
-        fields = (packed.batch_sizes, near(packed.sorted_indices), near(packed.unsorted_indices))
-        return cls._made(layout, data, *fields)
+        _, sizes, *indices = packed
+        device = data.device
+        return cls._made(layout, data, sizes, *(i if i is None or i.device == device else
+                                                i.to(device) for i in indices))
 
     @classmethod
     def unchecked(cls, *fields: Any) -> PackedSequence:

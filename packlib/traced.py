@@ -16,14 +16,13 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils import rnn as torch_rnn
 
-from packlib.host import host
+from packlib.host import CPU, host
 from packlib.layout import Layout, check_lengths
 from packlib.ops import put, take
 from packlib.planning import check_total, plan, plan_grid, refuse_empty
 from packlib.sequence import NOT_PACKED, PackedSequence, layout_of_sizes, whole_order
 
 _op = torch.library.custom_op  # schemas are written out where torch 2.6 cannot read the types
-CPU = torch.device("cpu")
 
 
 def pack(grid: Tensor, lengths: Any, batch_first: bool, enforce_sorted: bool, padding_side: str,
