@@ -19,6 +19,8 @@ from torch import Tensor
 from packlib.host import CPU, Ints, host, near, stream
 
 T = TypeVar("T")
+INTEGERS = frozenset([torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.uint16,
+                      torch.uint32, torch.uint64])
 
 
 def conjugate(counts: Ints) -> Ints:
@@ -63,8 +65,7 @@ def check_lengths(lengths: Any, name: str = "lengths") -> Ints:
             f"{tuple(values.shape)}: one length for each sequence"
             + (f". If this is a mask, use {name}=mask.sum(1)" if values.dim() == 2 else "")
         )
-    if values.numel() and (values.dtype == torch.bool or values.is_floating_point()
-                           or values.is_complex()):
+    if values.dtype not in INTEGERS and values.numel():
         raise TypeError(
             f"{name} must be integers, got {values.dtype}: "
             + ("a mask is not a length, use mask.sum(1)" if values.dtype == torch.bool else
