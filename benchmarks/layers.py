@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 import floor
 import torch
-from race import THREADS, geometric_mean, lengths, race, save
+from race import THREADS, geometric_mean, in_fresh_processes, lengths, race, save
 
 import packlib
 
@@ -99,7 +99,7 @@ def inference(run: Callable[[], torch.Tensor], layer: torch.nn.Module) -> Callab
 
 
 def measure(tasks: list[tuple[str, str]], cases: list[tuple[int, int, int, int]], rounds: int,
-            ways: list[str]) -> tuple[list[dict], dict[str, float]]:
+            ways: list[str]) -> list[dict]:
     rows: list[dict] = []
     for name, task in tasks:
         for case in cases:
@@ -123,7 +123,7 @@ def measure(tasks: list[tuple[str, str]], cases: list[tuple[int, int, int, int]]
                       f"{row['over_better']:5.2f}   gemm {row['gemm']:.2f}   kernels "
                       f"{row.get('kernels', '-')}   operators {row.get('operators', '-')}   "
                       f"{others}", flush=True)
-    return rows, summarise(rows)
+    return rows
 
 
 def summarise(rows: list[dict]) -> dict[str, float]:
@@ -150,8 +150,10 @@ if __name__ == "__main__":
     options = parser.parse_args()
     torch.set_num_threads(THREADS)
     chosen = [task for task in TASKS if task[0] in options.layers]
-    rows, summary = measure(chosen, CASES[:2] if options.quick else CASES,
-                            3 if options.quick else 7, ["auto", *options.routes])
+    ways = ["auto", *options.routes]
+    rows = (measure(chosen, CASES[:2], 3, ways) if options.quick else
+            in_fresh_processes(measure, chosen, CASES, 5, ways))
+    summary = summarise(rows)
     print(*(f"{name}: {value:.2f}" for name, value in summary.items()), sep="\n")
     if not options.quick and chosen == TASKS:
         save("layers", rows, summary)

@@ -11,7 +11,7 @@ import argparse
 from collections.abc import Callable
 
 import torch
-from race import THREADS, geometric_mean, lengths, race, save
+from race import THREADS, geometric_mean, in_fresh_processes, lengths, race, save
 from torch.nn.utils import rnn as torch_rnn
 
 import packlib
@@ -65,7 +65,7 @@ def bare(name: str, x: torch.Tensor, lens: torch.Tensor) -> Callable[[], object]
                                                 layout.lengths.tolist())}[name]
 
 
-def measure(cases: list[tuple[int, int, int]], rounds: int) -> tuple[list[dict], dict[str, float]]:
+def measure(cases: list[tuple[int, int, int]], rounds: int) -> list[dict]:
     rows: list[dict] = []
     print("torch / packlib")
     print(f"{'case':>16} {'lengths':8} {'move':15} {'forward':>8} {'with backward':>14} "
@@ -92,10 +92,13 @@ def measure(cases: list[tuple[int, int, int]], rounds: int) -> tuple[list[dict],
                 print(f"{case!s:>16} {kind:8} {name:15} {row['forward']:8.2f} "
                       f"{row['forward_backward']:14.2f} {row['bare']:6.2f} {row['clones']:8.2f}",
                       flush=True)
-    summary = {f"{stat}_{key}": of([row[key] for row in rows])
-               for key in ("forward", "forward_backward")
-               for stat, of in (("geometric_mean", geometric_mean), ("worst", min))}
-    return rows, summary
+    return rows
+
+
+def summarise(rows: list[dict]) -> dict[str, float]:
+    return {f"{stat}_{key}": of([row[key] for row in rows])
+            for key in ("forward", "forward_backward")
+            for stat, of in (("geometric_mean", geometric_mean), ("worst", min))}
 
 
 if __name__ == "__main__":
@@ -103,7 +106,8 @@ if __name__ == "__main__":
     parser.add_argument("--quick", action="store_true", help="two small cases, nothing written")
     quick = parser.parse_args().quick
     torch.set_num_threads(THREADS)
-    rows, summary = measure(CASES[:2] if quick else CASES, 3 if quick else 9)
+    rows = measure(CASES[:2], 3) if quick else in_fresh_processes(measure, CASES, 9)
+    summary = summarise(rows)
     print(*(f"{name}: {value:.2f}" for name, value in summary.items()), sep="\n")
     if not quick:
         save("moves", rows, summary)

@@ -1,9 +1,10 @@
-"""Run rivals side by side in one process, and keep their ratios."""
+"""Run rivals side by side in one process, in several processes, and keep their ratios."""
 
 from __future__ import annotations
 
 import json
 import math
+import multiprocessing
 import platform
 import statistics
 import time
@@ -14,6 +15,7 @@ import torch
 
 RESULTS = Path(__file__).parent / "results"
 THREADS = 2
+PROCESSES = 3
 
 
 def race(rivals: dict[str, Callable[[], object]], rounds: int = 9,
@@ -43,6 +45,24 @@ def _calls(run: Callable[[], object], least_ms: float) -> int:
     return max(1, math.ceil(least_ms / 1000 / max(once, 1e-7)))
 
 
+def in_fresh_processes(measure: Callable[..., list[dict]], *given: object) -> list[dict]:
+    """The rows of ``measure(*given)``, each figure the median of those of a few processes.
+
+    What memory a process happens to get can make one rival twice as slow for as long as it lives.
+    """
+    rows: list[list[dict]] = []
+    for n in range(PROCESSES):
+        print(f"process {n + 1} of {PROCESSES}", flush=True)
+        with multiprocessing.get_context("spawn").Pool(1, torch.set_num_threads, [THREADS]) as pool:
+            rows.append(pool.apply(measure, given))
+    return [_middle(same) for same in zip(*rows, strict=True)]
+
+
+def _middle(rows: tuple[dict, ...]) -> dict:
+    return {key: statistics.median(row[key] for row in rows) if isinstance(value, float) else value
+            for key, value in rows[0].items()}
+
+
 def lengths(kind: str, size: int, longest: int) -> torch.Tensor:
     """Unsorted lengths: ``uniform`` in 1..T, or ``skewed``: one of T, the rest up to T/20."""
     generator = torch.Generator().manual_seed(1)
@@ -59,8 +79,8 @@ def geometric_mean(values: list[float]) -> float:
 def save(name: str, rows: list[dict[str, object]], summary: dict[str, float]) -> None:
     """Write ``results/name.json`` with what was measured and on what."""
     RESULTS.mkdir(exist_ok=True)
-    report = {"machine": machine(), "summary": {k: round(v, 2) for k, v in summary.items()},
-              "rows": rows}
+    report = {"machine": machine(), "processes": PROCESSES,
+              "summary": {k: round(v, 2) for k, v in summary.items()}, "rows": rows}
     path = RESULTS / f"{name}.json"
     path.write_text(json.dumps(report, indent=1) + "\n")
     print(f"written: benchmarks/results/{path.name}")
