@@ -37,7 +37,9 @@ class Checked(torch.nn.RNNBase):
                                f"shape {tuple(data.shape)}" + _missing_features(data))
         if data.shape[1] != self.input_size:
             raise RuntimeError("input.size(-1) must be equal to input_size. Expected "
-                               f"{self.input_size}, got {data.shape[1]}")
+                               f"{self.input_size}, got {data.shape[1]}; the layer was made with "
+                               f"input_size={self.input_size}, and the last dimension of what is "
+                               "packed must have that size")
         self._check_kind("input", data)
 
     def first_states(self, packed: PackedSequence, hx: Any) -> tuple[Tensor, ...]:
@@ -50,7 +52,10 @@ class Checked(torch.nn.RNNBase):
             return tuple(packed.data.new_zeros(s) if self.proj_size else zeros for s in sizes)
         states = tuple(hx) if self.mode == "LSTM" and isinstance(hx, (tuple, list)) else (hx,)
         if len(states) != len(sizes):
-            raise RuntimeError("hx must be the pair (h0, c0) for LSTM")
+            raise RuntimeError("hx must be the pair (h0, c0) for LSTM, got "
+                               + ("a Tensor; zeros_like(h0) is a c0 to begin with"
+                                  if isinstance(hx, Tensor) else f"{len(states)} of them"
+                                  if isinstance(hx, (tuple, list)) else type(hx).__name__))
         for name, state, expected in zip(("h0", "c0"), states, sizes, strict=False):
             if not isinstance(state, Tensor):
                 raise TypeError(f"{name} must be a Tensor, got {type(state).__name__}")

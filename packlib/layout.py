@@ -67,11 +67,19 @@ def check_lengths(lengths: Any, name: str = "lengths") -> Ints:
         )
     if values.dtype not in INTEGERS and values.numel():
         raise TypeError(
-            f"{name} must be integers, got {values.dtype}: "
+            f"{name} must be integers, got {values.dtype}{_first_fraction(name, values)}: "
             + ("a mask is not a length, use mask.sum(1)" if values.dtype == torch.bool else
                "round them yourself, so that a fraction is not cut off in silence")
         )
     return host(values).astype(np.int64)  # a copy: the caller may change his own
+
+
+def _first_fraction(name: str, values: Tensor) -> str:
+    """The number that cannot be a length, if one cannot."""
+    if not values.is_floating_point() or not (parts := values.detach() % 1).any():
+        return ""
+    i = int(parts.ne(0).nonzero()[0])
+    return f", {name}[{i}]={values[i].item()}"
 
 
 def refuse_tracing() -> None:

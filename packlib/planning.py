@@ -52,11 +52,18 @@ def plan_grid(lengths: Ints, shape: Sequence[int], batch_first: bool, enforce_so
     """The layout of sequences that lie in a padded grid of this shape."""
     size, total = (shape[0], shape[1]) if batch_first else (shape[1], shape[0])
     if len(lengths) != size:
+        hint = other_layout(shape, len(lengths), batch_first)
+        if not hint.endswith("?") and _like_batch_sizes(lengths, size):
+            hint += ". Are they batch_sizes? lengths has one number for each sequence"
         raise RuntimeError("Expected `len(lengths)` to be equal to batch_size, but got "
-                           f"{len(lengths)} (batch_size={size})"
-                           + other_layout(shape, len(lengths), batch_first))
+                           f"{len(lengths)} (batch_size={size}){hint}")
     check_fit(lengths, total, shape, batch_first)  # first, since a plan takes memory for T steps
     return plan(lengths, enforce_sorted, allow_empty)
+
+
+def _like_batch_sizes(lengths: Ints, size: int) -> bool:
+    """They begin with the number of sequences and never grow."""
+    return len(lengths) > 0 and lengths[0] == size and not bool((np.diff(lengths) > 0).any())
 
 
 def refuse_empty(layout: Layout, what: str) -> None:
@@ -72,4 +79,4 @@ def check_total(total: int, longest: int) -> None:
     if total < longest:
         raise ValueError("Expected total_length to be at least the length of the longest sequence "
                          f"in input, but got total_length={total} and max sequence length "
-                         f"being {longest}")
+                         f"being {longest}; to shorten sequences, pack them with smaller lengths")

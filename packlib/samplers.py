@@ -36,6 +36,8 @@ class _LikeLengths(Sampler[list[int]]):
 
     def set_epoch(self, epoch: int) -> None:
         """Say which epoch the next pass is; without it, each pass is the epoch after the last."""
+        if check_int("epoch", epoch) < 0:
+            raise ValueError(f"epoch must be at least 0, got {epoch}")
         self.epoch = self._next = epoch
 
     def __iter__(self) -> Iterator[list[int]]:

@@ -96,6 +96,15 @@ def batch_sizes_are_lengths(x: Tensor, lengths: Tensor) -> Answer:
 
 
 @PACK(
+    "data is right, but you return the lengths as they came for batch_sizes. It needs one number "
+    "for each time step: how many sequences still run there."
+)
+def batch_sizes_are_unsorted_lengths(x: Tensor, lengths: Tensor) -> Answer:
+    data, _, order = _right(x, lengths)
+    return data, lengths, order
+
+
+@PACK(
     "At each step you also take the sequences that have just ended, so one padding of each "
     "of them gets into data. A sequence of length 2 has the steps 0 and 1 only."
 )
@@ -112,6 +121,15 @@ def counts_just_ended(x: Tensor, lengths: Tensor) -> Answer:
 def keeps_padding(x: Tensor, lengths: Tensor) -> Answer:
     order, (B, T) = long_to_short(lengths), x.shape[:2]
     return x[order].transpose(0, 1).flatten(0, 1), ints([B] * T), order
+
+
+@PACK(
+    "Your data has a row for every cell of the padded batch, sequence after sequence. It goes time "
+    "step by time step, and only the steps that exist belong in it."
+)
+def keeps_padding_sequence_major(x: Tensor, lengths: Tensor) -> Answer:
+    order, (B, T) = long_to_short(lengths), x.shape[:2]
+    return x[order].flatten(0, 1), ints([B] * T), order
 
 
 @PACK(

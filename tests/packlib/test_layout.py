@@ -135,7 +135,9 @@ def test_lengths_are_copied():
 
 
 @pytest.mark.parametrize(("lengths", "error", "words"), [
-    (torch.tensor([2.0, 5.0]), TypeError, "must be integers, got torch.float32"),
+    (torch.tensor([2.0, 5.0]), TypeError, "must be integers, got torch.float32: round"),
+    (torch.tensor([2.0, 5.5]), TypeError, r"got torch.float32, lengths\[1\]=5.5: round"),
+    ([float("nan"), 2.5], TypeError, r"got torch.float32, lengths\[0\]=nan: round"),
     ([2.0, 5.0], TypeError, "must be integers"),
     ([True, False], TypeError, "a mask is not a length"),
     (torch.tensor([1 + 0j]), TypeError, "must be integers"),

@@ -72,7 +72,8 @@ def test_p03_float_lengths_are_refused():
     grid = torch.zeros(2, 100)
     theirs = rnn.pack_padded_sequence(grid, ratio, batch_first=True, enforce_sorted=False)
     assert len(theirs.batch_sizes) == 56  # of 57 frames
-    with pytest.raises(TypeError, match=r"lengths must be integers, got torch.float64: round them"):
+    with pytest.raises(TypeError, match=r"lengths must be integers, got torch.float64, "
+                                        r"lengths\[1\]=56.99999999999999: round them"):
         pack(grid, ratio)
     oracle.same(pack(grid, ratio.round().long()).lengths, torch.tensor([30, 57]))
 
@@ -494,8 +495,9 @@ class TestP47:
 
 
 @pytest.mark.parametrize(("hx", "error", "words"), [
-    (torch.zeros(1, 3, 5), RuntimeError, r"hx must be the pair \(h0, c0\) for LSTM"),
-    ((torch.zeros(1, 3, 5),), RuntimeError, r"hx must be the pair \(h0, c0\) for LSTM"),
+    (torch.zeros(1, 3, 5), RuntimeError, r"hx must be the pair \(h0, c0\) for LSTM, got a Tensor"),
+    ((torch.zeros(1, 3, 5),), RuntimeError, r"the pair \(h0, c0\) for LSTM, got 1 of them"),
+    (3, RuntimeError, r"the pair \(h0, c0\) for LSTM, got int"),
     ((torch.zeros(1, 3, 5), None), TypeError, "c0 must be a Tensor, got NoneType"),
     ((torch.zeros(1, 3, 5), torch.zeros(1, 3, 4)), RuntimeError, r"Expected cell size \(1, 3, 5\)"),
     ((torch.zeros(1, 3, 5), torch.zeros(1, 3, 5).half()), ValueError, "c0 dtype"),

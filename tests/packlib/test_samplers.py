@@ -330,6 +330,20 @@ def test_ranks_are_those_of_torch_distributed(monkeypatch):
     assert bucket(MANY, num_replicas=1, rank=0).num_replicas == 1
 
 
+@pytest.mark.parametrize(("epoch", "error", "words"), [
+    ("2", TypeError, "'epoch' must be int, not str"),
+    (1.5, TypeError, "'epoch' must be int, not float"),
+    (-1, ValueError, "epoch must be at least 0, got -1"),
+])
+def test_epochs_that_are_refused(epoch, error, words):
+    sampler = BucketBatchSampler([2, 5], 1)
+    before = list(sampler)
+    sampler.set_epoch(0)
+    with pytest.raises(error, match=words):
+        sampler.set_epoch(epoch)
+    assert list(sampler) == before
+
+
 @pytest.mark.parametrize(("arguments", "error", "words"), [
     (([], 4), ValueError, "at least one"),
     (([3, -1], 4), ValueError, "at least 0"),
