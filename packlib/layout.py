@@ -79,7 +79,8 @@ def _first_fraction(name: str, values: Tensor) -> str:
     if not values.is_floating_point() or not (parts := values.detach() % 1).any():
         return ""
     i = int(parts.ne(0).nonzero()[0])
-    return f", {name}[{i}]={values[i].item()}"
+    value = values[i] if values.dtype == torch.float64 else values[i].float()
+    return f", {name}[{i}]={host(value.detach())!s}"  # in numpy's digits, as few as tell it apart
 
 
 def refuse_tracing() -> None:
