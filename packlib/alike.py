@@ -34,8 +34,9 @@ def check_same_layout(a: torch_rnn.PackedSequence, b: torch_rnn.PackedSequence,
                       names: tuple[str, str] = ("a", "b")) -> None:
     """Raise a ValueError that says where two layouts differ, if they do."""
     if torch.compiler.is_compiling():
-        if not (a.batch_sizes is b.batch_sizes and a.sorted_indices is b.sorted_indices):
-            same = alike_op(a.batch_sizes, whole_order(a), b.batch_sizes, whole_order(b), *names)
+        order, other = whole_order(a), whole_order(b)
+        if not (a.batch_sizes is b.batch_sizes and order is other):
+            same = alike_op(a.batch_sizes, order, b.batch_sizes, other, *names)
             torch._assert_async(same, "packed differently")  # keeps the operator in the graph
             torch._check(a.data.shape[0] == b.data.shape[0], lambda: "packed differently")
         return

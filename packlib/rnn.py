@@ -126,11 +126,12 @@ class _Packed(Checked):
                    ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """torch's kernel over all layers; it knows no empty sequences, so their states stay aside.
         """
-        started = int(packed.batch_sizes[0])
+        sizes = packed.batch_sizes.contiguous()  # the kernel looks at no stride
+        started = int(sizes[0])
         begun = [s[:, :started].contiguous() for s in states]
 
         def run(data: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
-            return self._torch_kernel(packed.batch_sizes, data, given[:len(states)],
+            return self._torch_kernel(sizes, data, given[:len(states)],
                                       list(given[len(states):]), dropout)
 
         def plain(data: Tensor, *given: Tensor) -> tuple[Tensor, ...]:

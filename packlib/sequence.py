@@ -72,7 +72,10 @@ class PackedSequence(torch_rnn.PackedSequence):
         check_fields(data, batch_sizes, sorted_indices, unsorted_indices)
         if unsorted_indices is None:
             unsorted_indices = invert_permutation(sorted_indices)
-        return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
+        elif sorted_indices is None:  # torch leaves it so, and then takes first states as sorted
+            sorted_indices = invert_permutation(unsorted_indices)
+        sizes = batch_sizes.contiguous()  # torch's kernels look at no stride
+        return super().__new__(cls, data, sizes, sorted_indices, unsorted_indices)
 
     @classmethod
     def from_layout(cls, data: Tensor, layout: Layout) -> PackedSequence:
@@ -184,8 +187,8 @@ class PackedSequence(torch_rnn.PackedSequence):
 
         _, sizes, *indices = packed
         device = data.device
-        return cls._made(layout, data, sizes, *(i if i is None or i.device == device else
-                                                i.to(device) for i in indices))
+        indices = [i if i is None or i.device == device else i.to(device) for i in indices]
+        return cls._made(layout, data, sizes.contiguous(), *indices)
 
     @classmethod
     def unchecked(cls, *fields: Any) -> PackedSequence:
@@ -302,7 +305,7 @@ def layout_of(packed: torch_rnn.PackedSequence) -> Layout:
 def whole_order(packed: torch_rnn.PackedSequence) -> Tensor | None:
     """The user's numbers of all sequences (B,), longest first and empty ones last."""
     order, inverse = packed.sorted_indices, packed.unsorted_indices
-    if order is None or inverse is None or _as_many(order, inverse):
+    if inverse is None or order is not None and _as_many(order, inverse):
         return order
     return inverse.argsort()
 

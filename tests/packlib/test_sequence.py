@@ -132,6 +132,43 @@ def test_the_inverse_is_filled_in():
     assert p.unsorted_indices.tolist() == [2, 0, 1]
 
 
+def test_the_order_is_filled_in_from_its_inverse():
+    p = packed()
+    by_inverse = [make(p.data, p.batch_sizes, None, p.unsorted_indices)
+                  for make in (PackedSequence, rnn.PackedSequence)]
+    assert by_inverse[0].sorted_indices.tolist() == p.sorted_indices.tolist()
+    initial = torch.arange(6.0).view(1, 3, 2)
+    gru = packlib.GRU(1, 2)
+    _, last = gru(p.map(lambda data: data[:, None]), initial)
+    for q in by_inverse:
+        for given, expected in zip(packlib.unpack_sequence(q), CYCLE, strict=True):
+            oracle.same(given, expected)
+        assert packlib.last_step(q).tolist() == [1.0, 4.0, 6.0]
+        assert not packlib.same_layout(q, PackedSequence(p.data, p.batch_sizes))
+        ours = PackedSequence.like(q, q.data[:, None])
+        torch.testing.assert_close(gru(ours, initial)[1], last)
+
+
+# Torch's kernels read these numbers as if they lay one after the other.
+@pytest.mark.parametrize("kind", ["every second", "one repeated"])
+@pytest.mark.parametrize("mode", ["LSTM", "GRU", "RNN"])
+def test_batch_sizes_that_do_not_lie_one_after_the_other(kind, mode):
+    sizes = (torch.tensor([4, 3, 2, 1, 2, 1, 2, 1])[::2] if kind == "every second"
+             else torch.tensor([2]).expand(5))
+    assert int(sizes.sum()) == 10
+    data = torch.randn(10, 2)
+    layer = getattr(torch.nn, mode)(2, 3)
+    expected = layer(rnn.PackedSequence(data, torch.tensor(sizes.tolist())))[0].data
+    whole = rnn.PackedSequence(data, sizes)
+    for made in (PackedSequence(data, sizes), PackedSequence.like(whole, data)):
+        torch.testing.assert_close(layer(made)[0].data, expected)
+    ours = getattr(packlib, mode)(2, 3, route="torch")
+    ours.load_state_dict(layer.state_dict())
+    replaced = PackedSequence(data, torch.tensor(sizes.tolist()))._replace(batch_sizes=sizes)
+    for made in (whole, replaced):
+        torch.testing.assert_close(ours(made)[0].data, expected)
+
+
 def test_the_pair_is_taken_as_one_argument():
     oracle.same_fields(PackedSequence((DATA, SIZES)), rnn.PackedSequence((DATA, SIZES)))
 
