@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.utils import rnn as torch_rnn
 
 from packlib import moves, traced
-from packlib.host import Ints, near, stream
+from packlib.host import Ints, near
 from packlib.layout import Layout, check_lengths, eager_only
 from packlib.ops import take
 from packlib.packing import pack_padded_sequence
@@ -206,7 +206,5 @@ def _pack(data: Tensor, starts: Ints, lengths: Ints, allow_empty: bool) -> Packe
 def _offsets(layout: Layout, device: torch.device) -> Tensor:
     """Where each sequence begins and ends, (B + 1,); one tensor for each layout, since nested
     tensors are of one shape only if they share their offsets."""
-    def make() -> Tensor:
-        return near(device, np.append(layout.starts, layout.lengths.sum()))
-
-    return layout.kept(("offsets", device, stream(device)), make)
+    return layout.rows(("offsets", device),
+                       lambda: np.append(layout.starts, layout.lengths.sum()))

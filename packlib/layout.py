@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from packlib.host import CPU, Ints, host, near, stream
+from packlib.ops import watched
 
 T = TypeVar("T")
 INTEGERS = frozenset([torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.uint16,
@@ -270,19 +271,19 @@ class Layout:
         One begins at each of the steps ``cuts``, of all sequences that have that step; a step has a
         cell for each of them, longest sequence first.
         """
-        def make() -> Ints:
-            widths = self._widths(cuts)
-            places = (widths.cumsum() - widths - self.offsets).repeat(self.batch_sizes)
-            places += np.arange(len(places))
-            return places
+        return self.rows(("tiled", cuts, device), lambda: self._tiled(cuts))
 
-        return self.rows(("tiled", cuts, device), make)
+    def _tiled(self, cuts: tuple[int, ...]) -> Ints:
+        widths = self._widths(cuts)
+        places = (widths.cumsum() - widths - self.offsets).repeat(self.batch_sizes)
+        places += np.arange(len(places))
+        return places
 
     def tiles(self, cuts: tuple[int, ...], device: torch.device) -> Tensor:
         """The packed row of each cell of these rectangles; N, a row too many, for padding."""
         def make() -> Ints:
             rows = np.full(self._widths(cuts).sum(), self.num_rows)
-            rows[self.tiled(cuts, CPU).numpy()] = np.arange(self.num_rows)
+            rows[self._tiled(cuts)] = np.arange(self.num_rows)
             return rows
 
         return self.rows(("tiles", cuts, device), make)
@@ -335,9 +336,11 @@ class Layout:
     def rows(self, name: tuple[Any, ...], make: Callable[[], Ints]) -> Tensor:
         """Integers that ``make`` counts, on the device that ends their name; made once."""
         device = name[-1]
+        if watched():  # a mode or a transform may make them into something of its own
+            return near(device, make())
         key = name if device == CPU else (*name, stream(device))
         kept = self._kept.get(key)
-        if kept is None:
+        if kept is None or kept._version:  # somebody they were handed to has changed them
             if torch.is_inference_mode_enabled():
                 with torch.inference_mode(False):  # kept ones may serve a backward pass later
                     return self.rows(name, make)

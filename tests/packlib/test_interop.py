@@ -254,3 +254,10 @@ def test_the_way_there_is_one_move(make):
 def test_a_grid_is_refused(function):
     with pytest.raises(TypeError, match="got Tensor: pack it first"):
         function(torch.zeros(3, 6, 4))
+
+
+def test_offsets_that_somebody_changed_are_made_again():
+    p = packed([torch.ones(2), torch.ones(3)])
+    to_nested(p).offsets().zero_()
+    assert [x.tolist() for x in to_nested(p).unbind()] == [
+        x.tolist() for x in packlib.unpack_sequence(p)]

@@ -1,5 +1,6 @@
 """The arithmetic on the host: conjugates, orders, where each row lies."""
 
+import contextlib
 from itertools import pairwise
 
 import numpy as np
@@ -9,7 +10,10 @@ import strategies
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 
+import packlib
 from packlib.layout import Layout, check_lengths, conjugate
 
 CPU = torch.device("cpu")
@@ -107,6 +111,50 @@ def test_rows_are_made_once_for_each_use():
     others = [layout.padded(7, True, CPU), layout.padded(6, False, CPU),
               layout.padded(6, True, CPU, "left"), layout.padded(6, True, torch.device("meta"))]
     assert all(other is not first for other in others)
+
+
+def test_what_its_user_changed_is_made_again():
+    layout, _ = layouts([2, 4, 1])
+    expected = layout.listed(CPU).tolist()
+    layout.listed(CPU).zero_()
+    assert layout.listed(CPU).tolist() == expected
+
+
+USES = {
+    "pad": lambda p: packlib.pad_packed_sequence(p, total_length=9)[0],
+    "sum": packlib.packed_sum,
+    "reverse": lambda p: packlib.reverse(p).data,
+    "last": packlib.last_step,
+    "offsets": lambda p: packlib.to_cu_seqlens(p)[1],
+    "layer": lambda p: packlib.LSTM(1, 2, bidirectional=True)(p.map(lambda d: d[:, None]))[0].data,
+}
+
+
+def fake(use, p):
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        use(p)
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("look_on", [
+    fake,
+    lambda use, p: torch.func.functionalize(lambda d: use(p.with_data(d)))(p.data),
+    lambda use, p: make_fx(lambda d: use(p.with_data(d)), tracing_mode="fake")(p.data),
+    lambda use, p: torch.func.grad(lambda d: use(p.with_data(d)).sum().float())(p.data),
+], ids=["fake", "functionalize", "make_fx", "grad"])
+def test_what_was_made_while_somebody_looked_on_is_not_kept(use, look_on):
+    def packed():
+        return packlib.pack_sequence([torch.ones(2), 2 * torch.ones(3)], enforce_sorted=False)
+
+    p = packed()
+    with contextlib.suppress(AssertionError, NotImplementedError):  # not all of it can be traced
+        look_on(USES[use], p)
+    torch.manual_seed(1)
+    after = USES[use](p)
+    torch.manual_seed(1)
+    expected = USES[use](packed())
+    assert type(after) is torch.Tensor
+    torch.testing.assert_close(after, expected)
 
 
 INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]

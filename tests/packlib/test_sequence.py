@@ -141,8 +141,8 @@ def test_the_order_is_filled_in_from_its_inverse():
     gru = packlib.GRU(1, 2)
     _, last = gru(p.map(lambda data: data[:, None]), initial)
     for q in by_inverse:
-        for given, expected in zip(packlib.unpack_sequence(q), CYCLE, strict=True):
-            oracle.same(given, expected)
+        for found, expected in zip(packlib.unpack_sequence(q), CYCLE, strict=True):
+            oracle.same(found, expected)
         assert packlib.last_step(q).tolist() == [1.0, 4.0, 6.0]
         assert not packlib.same_layout(q, PackedSequence(p.data, p.batch_sizes))
         ours = PackedSequence.like(q, q.data[:, None])
