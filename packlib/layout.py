@@ -20,6 +20,7 @@ from packlib.host import CPU, Ints, host, near, stream
 from packlib.ops import watched
 
 T = TypeVar("T")
+PIECE = 256  # steps that are added up one by one; float32 loses small numbers against a large sum
 INTEGERS = frozenset([torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.uint16,
                       torch.uint32, torch.uint64])
 
@@ -238,6 +239,23 @@ class Layout:
     def sequence(self) -> Ints:
         """The user's number of each packed row's sequence ``(N,)``."""
         return self.by_sequence(np.arange(self.num_sequences))
+
+    @property
+    def pieces(self) -> Ints:
+        """How many pieces of ``PIECE`` steps each sequence has, the last may be shorter ``(B,)``.
+        """
+        return -(-self.lengths // PIECE)
+
+    @property
+    def piece(self) -> Ints:
+        """The number of each packed row's piece, sequence after sequence ``(N,)``."""
+        first = self.pieces.cumsum() - self.pieces
+        return self.by_sequence(first) + self.step // PIECE
+
+    @property
+    def owner(self) -> Ints:
+        """The user's number of the sequence that each piece is of."""
+        return np.repeat(np.arange(self.num_sequences), self.pieces)
 
     def rows_of(self, i: int) -> Ints:
         """The packed rows of the user's sequence ``i``, step by step."""

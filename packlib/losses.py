@@ -7,18 +7,19 @@ what is left to check is that outputs and targets are packed alike.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.modules.loss import _Loss as Module
 from torch.nn.utils import rnn as torch_rnn
 
 from packlib.alike import check_same_layout
 from packlib.layout import eager_only
 from packlib.packing import unpack_sequence
-from packlib.reduce import packed_mean
+from packlib.reduce import packed_mean, packed_sum
 from packlib.sequence import PackedSequence
 
 REDUCTIONS = ("mean", "sum", "none", "sequence_mean")
@@ -58,14 +59,14 @@ def packed_loss(loss: Callable[..., Tensor], outputs: torch_rnn.PackedSequence,
     """
     if reduction not in REDUCTIONS:
         raise ValueError(f"reduction must be one of {', '.join(REDUCTIONS)}, got {reduction!r}")
-    if isinstance(loss, torch.nn.modules.loss._Loss):
-        raise TypeError(f"loss must be a function that takes reduction=, got the module {loss}: "
-                        "give the function of torch.nn.functional, and its options after it")
+    _refuse_module(loss)
     check_same_layout(outputs, targets, ("outputs", "targets"))
     while isinstance(loss, functools.partial) and not loss.args:
         given: Any = loss.keywords
         loss, options = loss.func, {**given, **options}
     options.pop("reduction", None)
+    if loss not in CLASS_LOSSES:  # which have outputs of one dimension more
+        _check_columns(outputs.data.shape, targets.data.shape)
     if reduction in ("mean", "sum"):
         return loss(outputs.data, targets.data, reduction=reduction, **options)
     classes = reduction != "none" and not targets.data.is_floating_point()
@@ -110,6 +111,23 @@ def cross_entropy(logits: torch_rnn.PackedSequence, targets: torch_rnn.PackedSeq
                        ignore_index=ignore_index, label_smoothing=label_smoothing)
 
 
+def _refuse_module(loss: Any) -> None:
+    made = isinstance(loss, Module)
+    if made or isinstance(loss, type) and issubclass(loss, Module):
+        found = f"module {loss}" if made else f"class of modules {loss.__name__}"
+        raise TypeError(f"loss must be a function that takes reduction=, got the {found}: "
+                        "give the function of torch.nn.functional, and its options after it")
+
+
+def _check_columns(outputs: Sequence[int], targets: Sequence[int]) -> None:
+    """A column against a row would be broadcast to each step against every other."""
+    if len(outputs) != len(targets) and {*outputs[1:], *targets[1:]} == {1}:
+        n = outputs[0]
+        raise ValueError(f"outputs {tuple(outputs)} and targets {tuple(targets)} would be "
+                         f"broadcast to {(n, n)}, each step against every other: give both one "
+                         "shape, for instance by p.map(lambda data: data.squeeze(1))")
+
+
 def _one_by_one(loss: Callable[..., Tensor], outputs: torch_rnn.PackedSequence,
                 targets: torch_rnn.PackedSequence) -> Tensor:
     eager_only("packed_loss with 'sequence_mean' of a function of your own",
@@ -128,8 +146,10 @@ def _shares(losses: Tensor, ids: Tensor, weight: Tensor | None = None, ignore_in
 
 
 def _mean_of_weighted_means(each: PackedSequence, shares: PackedSequence) -> Tensor:
-    totals, counts = (packed_mean(p.map(lambda x: x.flatten(1).mean(1) if x.dim() > 1 else x))
-                      for p in (each, shares))
+    # in float32 at least: in half precision a step in a long sequence may be too small to be
+    wide = torch.promote_types(each.dtype, torch.float32)
+    totals, counts = (packed_sum(p.map(lambda x: x.to(wide).flatten(1).sum(1) if x.dim() > 1
+                                       else x.to(wide))) for p in (each, shares))
     counted = counts > 0
     means = totals / counts.where(counted, 1)  # 0 / 1, for 0 / 0 would put NaN into the gradients
-    return means.sum() / counted.sum()
+    return (means.sum() / counted.sum()).to(each.dtype)

@@ -68,6 +68,8 @@ def reverse(packed: torch_rnn.PackedSequence) -> PackedSequence:
 def packed_sum(packed: torch_rnn.PackedSequence) -> Tensor:
     """The sum of each sequence over its steps: data (N, *) -> (B, *).
 
+    Steps are added in pieces of 256, and then the pieces, so that long sums lose little.
+
     Law: row ``i`` is ``packed.sequence(i).sum(0)``, dtype included: integers and bools add up to
     int64, half precision is added in float32 and rounded once. An empty sequence has the sum 0.
 
@@ -184,7 +186,7 @@ def packed_attention(query: Tensor, keys: torch_rnn.PackedSequence,
         query, keys, values = _as_autocast(query, keys, values)
     _check_attention(layout, query, keys.data, values.data)
     queries = query if query.dim() == 3 else query[:, None]
-    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    scale = max(query.shape[-1], 1) ** -0.5 if scale is None else scale
     scores = torch.einsum("nqf,nf->nq", _spread(layout, queries * scale), keys.data)
     weights = packed_softmax(PackedSequence.like(keys, scores))
     output = packed_sum(weights.map(lambda w: w[:, :, None] * values.data[:, None]))
@@ -241,8 +243,16 @@ def _inexact(data: Tensor) -> bool:
 
 
 def _sum(layout: Where, data: Tensor) -> Tensor:
-    grid = data.new_zeros(layout.num_sequences, *data.shape[1:])
-    return grid.scatter_add(0, _sequence(layout, data), data)
+    """In pieces of some steps, and then the pieces."""
+    piece = _near(layout, "piece", data.device, lambda at: at.piece)
+    owner = _near(layout, "owner", data.device, lambda at: at.owner)
+    return _added(_added(data, piece, owner.shape[0]), owner, layout.num_sequences)
+
+
+def _added(data: Tensor, numbers: Tensor, size: int) -> Tensor:
+    """Rows (N, *) of one number (N,) added up: (size, *)."""
+    grid = data.new_zeros(size, *data.shape[1:])
+    return grid.scatter_add(0, _for_each(numbers, data), data)
 
 
 def _max(layout: Where, data: Tensor) -> Tensor:
@@ -259,8 +269,12 @@ def _spread(layout: Where, values: Tensor) -> Tensor:
 
 
 def _sequence(layout: Where, like: Tensor) -> Tensor:
-    """The user's number of each row's sequence, (N,) repeated to (N, *) without a copy."""
-    numbers = _near(layout, "sequence", like.device, lambda at: at.sequence)
+    """The user's number of each row's sequence, (N,), as ``_for_each`` has it."""
+    return _for_each(_near(layout, "sequence", like.device, lambda at: at.sequence), like)
+
+
+def _for_each(numbers: Tensor, like: Tensor) -> Tensor:
+    """Numbers (N,) repeated to (N, *) without a copy."""
     trailing = like.shape[1:]
     return numbers.view(-1, *[1] * len(trailing)).expand(-1, *trailing)
 

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from torch.nn.utils import rnn as torch_rnn
 
 from packlib.host import CPU, host
-from packlib.layout import Layout, check_lengths
+from packlib.layout import PIECE, Layout, check_lengths
 from packlib.ops import put, take
 from packlib.planning import check_total, plan, plan_grid, refuse_empty
 from packlib.sequence import NOT_PACKED, PackedSequence, layout_of_sizes, whole_order
@@ -79,6 +79,27 @@ class Rows(NamedTuple):
         """Each row among the sequences laid end to end (N,)."""
         starts = self.lengths.cumsum(0) - self.lengths
         return starts[self.sequence] + self.step
+
+    @property
+    def piece(self) -> Tensor:
+        """``Layout.piece`` (N,)."""
+        return (self._piece_ends - self._pieces)[self.sequence] + self.step // PIECE
+
+    @property
+    def owner(self) -> Tensor:
+        """``Layout.owner``, and some more: how many there may be is known, not how many are."""
+        most = self.step.shape[0] // PIECE + self.num_sequences
+        count = torch.arange(most, device=CPU)
+        return torch.searchsorted(self._piece_ends, count, right=True).clamp(
+            max=self.num_sequences - 1)
+
+    @property
+    def _pieces(self) -> Tensor:
+        return (self.lengths + PIECE - 1) // PIECE
+
+    @property
+    def _piece_ends(self) -> Tensor:
+        return self._pieces.cumsum(0)
 
     @property
     def last_step(self) -> Tensor:

@@ -167,6 +167,10 @@ def test_of_empty_sequences_too(names):
     check(several(names, pack_empty), WITH_EMPTY)
 
 
+def test_of_sums_in_more_than_one_piece():
+    check(lambda x, n: packlib.packed_sum(pack_empty(x, n)), [[600, 0, 257], [256, 513, 1]])
+
+
 @pytest.mark.parametrize("name", OF_GRIDS)
 def test_of_grids_and_lists(name):
     check(OF_GRIDS[name], SETS[:3])

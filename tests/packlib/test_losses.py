@@ -156,6 +156,19 @@ def test_half_precision_counts_long_sequences(dtype):
     torch.testing.assert_close(found, torch.tensor(math.log(2)).to(dtype))
 
 
+def test_half_precision_with_weights_forgets_no_sequence():
+    """One step of 10,000 counts: its share, divided by the length, is below what float16 holds."""
+    weight = torch.tensor([1e-3, 1.0], dtype=torch.half)
+    ids = [torch.full((10_000,), -100), torch.ones(2, dtype=torch.int64)]
+    ids[0][7] = 0
+    logits = [torch.zeros(len(i), 2, dtype=torch.half) for i in ids]
+    logits[0][7, 1] = 3.0
+    found = cross_entropy(packed(logits), packed(ids), "sequence_mean", weight=weight)
+    expected = (math.log(1 + math.exp(3)) + math.log(2)) / 2
+    assert found.dtype == torch.half
+    assert found.item() == pytest.approx(expected, rel=1e-3)
+
+
 # --- any loss -----------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("loss", [F.mse_loss, F.l1_loss, F.smooth_l1_loss,
@@ -256,6 +269,28 @@ def test_a_module_is_refused():
     p = packed([torch.rand(4), torch.rand(1)])
     with pytest.raises(TypeError, match=r"got the module MSELoss\(\): give the function"):
         packed_loss(torch.nn.MSELoss(), p, p)
+    with pytest.raises(TypeError, match="got the class of modules MSELoss: give the function"):
+        packed_loss(torch.nn.MSELoss, p, p)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none", "sequence_mean"])
+def test_each_step_against_every_other_is_refused(reduction):
+    p = packed([torch.rand(4), torch.rand(1)])
+    column = p.map(lambda data: data[:, None])
+    with pytest.raises(ValueError, match=r"outputs \(5, 1\) and targets \(5,\).*to \(5, 5\)"):
+        packed_loss(F.mse_loss, column, p, reduction)
+    with pytest.raises(ValueError, match=r"outputs \(5,\) and targets \(5, 1\)"):
+        packed_loss(F.l1_loss, p, column.map(torch.Tensor.long), reduction)
+    one_class = column, p.map(torch.Tensor.long)
+    zero = packed_loss(F.cross_entropy, *one_class, reduction)
+    assert not (zero.data if reduction == "none" else zero).any()
+    row = torch.rand(3)
+    wide = p.map(lambda data: data[:, None] - row)  # features may be broadcast
+
+    def to_a_row(x, y, reduction):
+        return F.mse_loss(x, y.expand_as(x), reduction=reduction)
+
+    packed_loss(to_a_row, wide, column, reduction)
 
 
 def test_a_grid_is_refused():
