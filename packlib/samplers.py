@@ -18,7 +18,7 @@ from torch.utils.data import Sampler
 
 from packlib.host import Ints
 from packlib.layout import check_lengths
-from packlib.padding import check_int
+from packlib.padding import check_bool, check_int
 
 
 class _LikeLengths(Sampler[list[int]]):
@@ -29,16 +29,19 @@ class _LikeLengths(Sampler[list[int]]):
         self.lengths = check_lengths(lengths)
         if len(self.lengths) == 0 or self.lengths.min() < 0:
             raise ValueError("lengths must be at least 0, and at least one of them")
-        self.shuffle, self.drop_last, self.seed = shuffle, drop_last, seed
+        check_bool("shuffle", shuffle)
+        check_bool("drop_last", drop_last)
+        self.shuffle, self.drop_last = shuffle, drop_last
+        self.seed = _at_least(0, "seed", seed)
         self.num_replicas, self.rank = _place(num_replicas, rank)
         self._made: tuple[int, list[Ints]] | None = None
         self.set_epoch(0)
+        if drop_last:  # it may leave nothing, and that is said at once
+            self._batches(0)
 
     def set_epoch(self, epoch: int) -> None:
         """Say which epoch the next pass is; without it, each pass is the epoch after the last."""
-        if check_int("epoch", epoch) < 0:
-            raise ValueError(f"epoch must be at least 0, got {epoch}")
-        self.epoch = self._next = epoch
+        self.epoch = self._next = _at_least(0, "epoch", epoch)
 
     def __iter__(self) -> Iterator[list[int]]:
         # in a generator: an iterator that nobody reads, as DataLoader makes one, is no epoch
@@ -52,7 +55,8 @@ class _LikeLengths(Sampler[list[int]]):
 
     def _batches(self, epoch: int) -> list[Ints]:
         if self._made is None or self._made[0] != epoch:
-            draw = np.random.default_rng([self.seed, epoch])  # unlike seed + epoch, no two alike
+            # unlike with seed + epoch, no two are alike
+            draw = np.random.default_rng([self.seed, epoch if self.shuffle else 0])
             self._made = epoch, self._share(self._cut(self._order(draw)), draw)
         return self._made[1]
 
@@ -61,7 +65,7 @@ class _LikeLengths(Sampler[list[int]]):
         size = len(self.lengths)
         order = draw.permutation(size) if self.shuffle else np.arange(size)
         order = order[: self._kept()]
-        pool = np.arange(len(order)) // self._pool_size()
+        pool = np.arange(len(order)) // min(self._pool_size(), size)
         lengths = self.lengths[order]
         return order[np.lexsort((np.where(pool % 2, -lengths, lengths), pool))]
 
@@ -125,8 +129,8 @@ class BucketBatchSampler(_LikeLengths):
     def __init__(self, lengths: Tensor | list[int], batch_size: int, pool: int = 100, *,
                  shuffle: bool = True, drop_last: bool = False, seed: int = 0,
                  num_replicas: int | None = None, rank: int | None = None) -> None:
-        self.batch_size = _positive("batch_size", batch_size)
-        self.pool = _positive("pool", pool)
+        self.batch_size = _at_least(1, "batch_size", batch_size)
+        self.pool = _at_least(1, "pool", pool)
         super().__init__(lengths, shuffle, drop_last, seed, num_replicas, rank)
 
     def _kept(self) -> int:
@@ -137,8 +141,8 @@ class BucketBatchSampler(_LikeLengths):
         return self.pool * self.batch_size
 
     def _cut(self, order: Ints) -> list[Ints]:
-        starts = range(0, len(order), self.batch_size)
-        return [order[start : start + self.batch_size] for start in starts]
+        size = min(self.batch_size, len(self.lengths))
+        return [order[start : start + size] for start in range(0, len(order), size)]
 
 
 class TokenBatchSampler(_LikeLengths):
@@ -172,8 +176,9 @@ class TokenBatchSampler(_LikeLengths):
     def __init__(self, lengths: Tensor | list[int], max_tokens: int, *, padded: bool = True,
                  pool: int = 100, shuffle: bool = True, drop_last: bool = False, seed: int = 0,
                  num_replicas: int | None = None, rank: int | None = None) -> None:
-        self.max_tokens, self.padded = _positive("max_tokens", max_tokens), padded
-        self.pool = _positive("pool", pool)
+        check_bool("padded", padded)
+        self.max_tokens, self.padded = _at_least(1, "max_tokens", max_tokens), padded
+        self.pool = _at_least(1, "pool", pool)
         super().__init__(lengths, shuffle, drop_last, seed, num_replicas, rank)
         if self.lengths.max() > max_tokens:
             i = int(self.lengths.argmax())
@@ -216,13 +221,13 @@ def _place(num_replicas: int | None, rank: int | None) -> tuple[int, int]:
         return (dist.get_world_size(), dist.get_rank()) if ready else (1, 0)
     if num_replicas is None or rank is None:
         raise ValueError("num_replicas and rank are given both, or neither")
-    if not 0 <= check_int("rank", rank) < _positive("num_replicas", num_replicas):
+    if not 0 <= check_int("rank", rank) < _at_least(1, "num_replicas", num_replicas):
         raise ValueError(f"rank must be 0 to {num_replicas - 1}, got {rank}")
     return num_replicas, rank
 
 
-def _positive(name: str, value: Any) -> int:
+def _at_least(least: int, name: str, value: Any) -> int:
     number = check_int(name, value)
-    if number < 1:
-        raise ValueError(f"{name} must be at least 1, got {number}")
+    if number < least:
+        raise ValueError(f"{name} must be at least {least}, got {number}")
     return number

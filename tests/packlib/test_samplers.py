@@ -146,6 +146,9 @@ def test_without_shuffling_every_epoch_is_the_same_short_ones_first(make):
     first, second = list(sampler), list(sampler)
     assert first == second
     assert [MANY[i] for batch in first for i in batch] == sorted(MANY)
+    of_seven = make(MANY, shuffle=False, drop_last=True, num_replicas=7, rank=3)
+    first = list(of_seven)
+    assert all(list(of_seven) == first for _ in range(4))
 
 
 @both
@@ -364,11 +367,30 @@ def test_arguments_that_are_refused(sampler, arguments, error, words):
     ({"rank": 0}, ValueError, "both, or neither"),
     ({"num_replicas": 2, "rank": 2}, ValueError, "rank must be 0 to 1, got 2"),
     ({"num_replicas": 0, "rank": 0}, ValueError, "num_replicas must be at least 1"),
+    ({"seed": -1}, ValueError, "seed must be at least 0, got -1"),
+    ({"seed": None}, TypeError, "argument 'seed' must be int, not NoneType"),
+    ({"shuffle": "False"}, TypeError, "argument 'shuffle' must be bool, not str"),
+    ({"drop_last": "no"}, TypeError, "argument 'drop_last' must be bool, not str"),
+    ({"drop_last": True, "num_replicas": 301, "rank": 0}, ValueError,
+     "drop_last leaves nothing of 300 items for 301 ranks"),
 ])
 @both
 def test_options_that_are_refused(make, options, error, words):
     with pytest.raises(error, match=words):
         make(MANY, **options)
+
+
+def test_more_than_nothing_must_be_left():
+    with pytest.raises(ValueError, match="drop_last leaves nothing of 2 items"):
+        BucketBatchSampler([1, 2], 4, drop_last=True)
+    with pytest.raises(TypeError, match="argument 'padded' must be bool, not str"):
+        TokenBatchSampler([1, 2], 4, padded="no")
+
+
+@pytest.mark.parametrize(("make", "size"), [(bucket, "pool"), (bucket, "batch_size"),
+                                            (tokens, "pool"), (tokens, "max_tokens")])
+def test_sizes_may_be_as_large_as_any(make, size):
+    assert items(make(MANY, **{size: 2**70})) == list(range(300))
 
 
 def test_an_item_above_the_budget_is_named():
