@@ -140,6 +140,7 @@ def _pieces(packed: torch_rnn.PackedSequence,
     layout, steps = layout_of(packed), check_int("steps", steps)
     if steps < 1:
         raise ValueError(f"steps must be at least 1, got {steps}")
+    steps = min(steps, layout.num_steps)
     first = np.arange(0, layout.num_steps, steps)
     rows = np.add.reduceat(layout.batch_sizes, first).tolist()
     return (_piece(layout, *layout.part(t, t + steps), data)

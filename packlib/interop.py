@@ -16,7 +16,7 @@ from packlib.host import Ints, near
 from packlib.layout import Layout, check_lengths, eager_only
 from packlib.ops import take
 from packlib.packing import pack_padded_sequence
-from packlib.padding import check_bool, check_padding_side, lengths_to_mask, mask_to_lengths
+from packlib.padding import check_bool, lengths_to_mask, mask_to_lengths
 from packlib.planning import plan
 from packlib.sequence import PackedSequence, layout_of
 
@@ -37,12 +37,9 @@ def packed_from_mask(x: Tensor, mask: Tensor, *, padding_side: str = "right",
     >>> packed_from_mask(x, x > 0).data
     tensor([3, 1, 7, 4, 2, 5, 6])
     """
-    check_padding_side(padding_side)
     if not isinstance(x, Tensor):
         raise TypeError(f"x must be a Tensor, got {type(x).__name__}")
-    lengths = mask_to_lengths(
-        mask.flip(1) if padding_side == "left" and isinstance(mask, Tensor) and mask.dim() == 2
-        else mask)
+    lengths = mask_to_lengths(mask, padding_side=padding_side)
     if x.shape[:2] != mask.shape:
         raise ValueError(f"mask {tuple(mask.shape)} must have the first two dimensions of x, "
                          f"(B, T), got {tuple(x.shape)}"
@@ -111,7 +108,9 @@ def from_cu_seqlens(data: Tensor, cu_seqlens: Tensor | list[int], *,
     """
     if not isinstance(data, Tensor):
         raise TypeError(f"data must be a Tensor, got {type(data).__name__}")
-    rows = data.shape[0] if data.dim() else 0
+    if data.dim() == 0:
+        raise ValueError("data must be (N, *), got a single number")
+    rows = data.shape[0]
     if torch.compiler.is_compiling():
         given = cu_seqlens if isinstance(cu_seqlens, Tensor) else torch.as_tensor(cu_seqlens)
         return traced.pack_listed(data, diff_op(given, rows), False, allow_empty)

@@ -64,8 +64,7 @@ def check_lengths(lengths: Any, name: str = "lengths") -> Ints:
     if values.dim() != 1:
         raise RuntimeError(
             f"'{name}' argument should be a 1D int64 tensor, but got {values.dim()}D of shape "
-            f"{tuple(values.shape)}: one length for each sequence"
-            + (f". If this is a mask, use {name}=mask.sum(1)" if values.dim() == 2 else "")
+            f"{tuple(values.shape)}" + _one_for_each(name, values)
         )
     if values.dtype not in INTEGERS and values.numel():
         raise TypeError(
@@ -73,7 +72,18 @@ def check_lengths(lengths: Any, name: str = "lengths") -> Ints:
             + ("a mask is not a length, use mask.sum(1)" if values.dtype == torch.bool else
                "round them yourself, so that a fraction is not cut off in silence")
         )
-    return host(values).astype(np.int64)  # a copy: the caller may change his own
+    counts = host(values)
+    if values.dtype == torch.uint64 and (counts >= 2**63).any():
+        i = counts.argmax()
+        raise RuntimeError(f"{name}[{i}]={counts[i]} is more than any tensor holds")
+    return counts.astype(np.int64)  # a copy: the caller may change his own
+
+
+def _one_for_each(name: str, values: Tensor) -> str:
+    if name != "lengths":
+        return ""
+    return ": one length for each sequence" + (
+        ". If this is a mask, use lengths=mask.sum(1)" if values.dim() == 2 else "")
 
 
 def _first_fraction(name: str, values: Tensor) -> str:

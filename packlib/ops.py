@@ -95,14 +95,20 @@ def _scatter(data: Tensor, rows: Tensor, cells: int, value: Number = 0) -> Tenso
         return _scatter(data.view(SIGNED[data.dtype]), rows, cells, bits).view(data.dtype)
     shape = (cells, *data.shape[1:])
     if _large(data, shape):
-        grid = _fresh(data, shape, np.empty if cells == len(rows) or value else np.zeros)
-        if value:
+        zero = _all_bits_zero(value)
+        grid = _fresh(data, shape, np.zeros if zero and cells > len(rows) else np.empty)
+        if not zero:
             grid.fill_(value)
     else:
         grid = data.new_empty(shape) if cells == len(rows) else data.new_full(shape, value)
     to, source = _wide(grid, data)
     to.index_put_((rows,), source)
     return grid
+
+
+def _all_bits_zero(value: Any) -> bool:
+    """-0.0 is a zero with a bit."""
+    return not value and not np.signbit([value.real, value.imag]).any()
 
 
 def joined(pieces: Sequence[Tensor]) -> Tensor:
@@ -139,7 +145,11 @@ def _fresh(like: Tensor, shape: tuple[int, ...], make: Callable[..., Any]) -> Te
     """A tensor on the CPU in numpy's memory; of ``np.zeros``, what is never written costs nothing.
     """
     size = math.prod(shape) * like.element_size()
-    raw = make(size + 64, dtype=np.uint8)
+    try:
+        raw = make(size + 64, dtype=np.uint8)
+    except (MemoryError, ValueError) as error:
+        raise RuntimeError(f"can't allocate memory: {size} bytes for {shape} of {like.dtype}"
+                           ) from error
     aligned = raw[-raw.ctypes.data % 64:][:size]  # to whole cache lines, as torch's memory is
     return torch.empty(0, dtype=like.dtype).set_(  # type: ignore[call-overload]
         torch.from_numpy(aligned).untyped_storage(), 0, shape)

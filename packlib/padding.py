@@ -106,16 +106,17 @@ def lengths_to_mask(lengths: Tensor | list[int], max_len: int | None = None) -> 
     return torch.from_numpy(np.arange(total) < counts[:, None]).to(device)
 
 
-def mask_to_lengths(mask: Tensor) -> Tensor:
+def mask_to_lengths(mask: Tensor, *, padding_side: str = "right") -> Tensor:
     """Lengths (B,) int64 of a mask (B, T) that is True on real steps.
 
     Raises:
         TypeError: the mask is not bool.
-        ValueError: a row has a real step after padding: no length describes it.
+        ValueError: a row has a real step on the padding's side of padding: no length describes it.
 
     >>> mask_to_lengths(torch.tensor([[True, True, False], [True, True, True]]))
     tensor([2, 3])
     """
+    check_padding_side(padding_side)
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
         found = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
         raise TypeError(f"mask must be a bool Tensor, got {found}"
@@ -124,10 +125,13 @@ def mask_to_lengths(mask: Tensor) -> Tensor:
     if mask.dim() != 2:
         raise ValueError(f"mask must be (B, T), got {tuple(mask.shape)}")
     if torch.compiler.is_compiling():
-        return lengths_op(mask)
-    if (mask[:, 1:] & ~mask[:, :-1]).any():
-        raise ValueError("mask has real steps after padding; is it padded on the left, or True on "
-                         "the padding (then use ~mask)?")
+        return lengths_op(mask, padding_side=padding_side)
+    right = padding_side == "right"
+    if (mask[:, 1:] & ~mask[:, :-1] if right else mask[:, :-1] & ~mask[:, 1:]).any():
+        order, other = ("real steps after padding", "left") if right else (
+            "padding after real steps", "right")
+        raise ValueError(f"mask has {order}; is it padded on the {other} (then give "
+                         f"padding_side={other!r}), or True on the padding (then use ~mask)?")
     return mask.sum(1)
 
 
@@ -135,7 +139,7 @@ def mask_to_lengths(mask: Tensor) -> Tensor:
 mask_op = torch.library.custom_op("packlib::mask", lengths_to_mask, mutates_args=(),
                                   schema="(Tensor lengths, SymInt? max_len) -> Tensor")
 lengths_op = torch.library.custom_op("packlib::lengths", mask_to_lengths, mutates_args=(),
-                                     schema="(Tensor mask) -> Tensor")
+                                     schema="(Tensor mask, *, str padding_side='right') -> Tensor")
 
 
 @mask_op.register_fake
@@ -145,7 +149,7 @@ def _(lengths: Tensor, max_len: int | None) -> Tensor:
 
 
 @lengths_op.register_fake
-def _(mask: Tensor) -> Tensor:
+def _(mask: Tensor, *, padding_side: str = "right") -> Tensor:
     return mask.new_empty(mask.shape[0], dtype=torch.int64)
 
 
@@ -181,8 +185,11 @@ def check_padding_value(value: Any, dtype: torch.dtype) -> Any:
         raise TypeError(f"argument 'padding_value' must be Number, not {type(value).__name__}")
     if dtype.is_floating_point or dtype.is_complex:
         return value
+    if dtype == torch.bool:
+        return bool(value)
     if isinstance(value, Integral):
-        return int(value)
+        around = dtype == torch.uint64 and value < 0  # as when torch fills a tensor
+        return int(value) + 2**64 * around
     if isinstance(value, Real) and float(value).is_integer():
         return int(float(value))
     raise RuntimeError(f"padding_value={value} cannot be converted to {dtype}")

@@ -66,6 +66,12 @@ def test_gradients_through_the_pieces():
     oracle.same(leaf.grad, 2 * p.data)
 
 
+def test_steps_may_be_as_many_as_any():
+    p = packed(drawn())
+    (piece,) = chunks(p, 2**70)
+    oracle.same_fields(piece, p)
+
+
 @pytest.mark.parametrize(("steps", "error", "words"), [
     (0, ValueError, "steps must be at least 1, got 0"),
     (-3, ValueError, "steps must be at least 1, got -3"),

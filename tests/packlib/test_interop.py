@@ -79,7 +79,7 @@ X, MASK = torch.zeros(3, 5, 2), packlib.lengths_to_mask([2, 5, 1])
     (X.tolist(), MASK, "right", TypeError, "x must be a Tensor, got list"),
     (X, MASK[0], "left", ValueError, r"mask must be \(B, T\)"),
     (X, ~MASK, "right", ValueError, "or True on the padding"),
-    (X, MASK, "left", ValueError, "real steps after padding"),
+    (X, MASK, "left", ValueError, "padding after real steps; is it padded on the right"),
     (X, MASK.flip(1), "right", ValueError, "is it padded on the left"),
     (X, MASK[:2], "right", ValueError, r"mask \(2, 5\) must have the first two dimensions of x"),
     (X.transpose(0, 1), MASK, "right", ValueError, r"x\.transpose\(0, 1\) has them"),
@@ -127,9 +127,10 @@ ROWS = torch.zeros(7, 2)
     (ROWS, [], ValueError, r"got \[\]"),
     (torch.zeros(0), [0], ValueError, r"got \[0\]"),
     (ROWS, [0, 2, 2, 7], RuntimeError, r"sequence 1 is empty, .* at row \d.*allow_empty=True"),
+    (ROWS, [[0, 2, 7]], RuntimeError, r"got 2D of shape \(1, 3\)$"),
+    (torch.tensor(1.0), [0, 1], ValueError, r"data must be \(N, \*\), got a single number"),
     (ROWS, [0.0, 7.0], TypeError, "cu_seqlens must be integers, got torch.float32"),
     (ROWS, torch.tensor([[0, 7]]), RuntimeError, "'cu_seqlens' argument should be a 1D"),
-    (torch.tensor(1.0), [0, 1], ValueError, "from 0 up to 0"),
     ([1, 2], [0, 2], TypeError, "data must be a Tensor, got list"),
 ])
 def test_offsets_that_are_refused(data, offsets, error, words):

@@ -194,6 +194,8 @@ def test_lengths_are_copied():
     ([2**63], TypeError, "lengths must be a list or a tensor of integers"),
     (torch.tensor(3), RuntimeError, "0D"),
     (torch.tensor([[2], [5]]), RuntimeError, r"2D of shape \(2, 1\)"),
+    (torch.tensor([3, 2**63 + 5], dtype=torch.uint64), RuntimeError,
+     r"lengths\[1\]=9223372036854775813 is more than any tensor holds"),
     (torch.ones(2, device="meta"), RuntimeError, "meta device, which holds no values"),
 ])
 def test_lengths_that_are_refused(lengths, error, words):

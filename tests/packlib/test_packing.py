@@ -1,5 +1,7 @@
 """Packing and unpacking: bit for bit torch's, and right by loops in plain Python."""
 
+import math
+
 import numpy as np
 import oracle
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from torch.nn.utils import rnn
 
 import packlib
-from packlib import PackedSequence
+from packlib import PackedSequence, ops
 
 FLOATS = (torch.float32, torch.float64)
 fills = st.sampled_from([0, 1])  # held by every dtype
@@ -167,6 +169,28 @@ def test_unpack_with_padding_on_the_left(batch, batch_first):
 def test_unpack_of_complex_with_a_complex_value():
     packed = packlib.pack_sequence([torch.tensor([1j]), torch.tensor([2j, 3j])], False)
     assert packlib.pad_packed_sequence(packed, True, 4j)[0].tolist() == [[1j, 4j], [2j, 3j]]
+
+
+@pytest.mark.parametrize(("dtype", "value"), [
+    (torch.uint8, -1), (torch.uint32, -1), (torch.uint64, -1), (torch.uint64, 2**64 - 1),
+    (torch.bool, math.nan), (torch.bool, -math.inf), (torch.bool, 1j), (torch.bool, 0j),
+    (torch.float32, -0.0), (torch.complex64, complex(-0.0, 0.0)),
+    (torch.complex64, complex(0.0, -0.0))])
+@pytest.mark.parametrize("large", [False, True])
+def test_unpack_pads_with_any_number_that_torch_takes(dtype, value, large, monkeypatch):
+    """To the bit: there is a zero with a sign."""
+    if large:
+        monkeypatch.setattr(ops, "LARGE", 1)
+    packed = packlib.pack_sequence([torch.ones(2).to(dtype), torch.ones(3).to(dtype)], False)
+    found, expected = (unpack(packed, True, value)[0].contiguous().view(torch.uint8)
+                       for unpack in (packlib.pad_packed_sequence, rnn.pad_packed_sequence))
+    oracle.same(found, expected)
+
+
+@pytest.mark.parametrize("total", [2**45, 2**60])
+def test_too_much_memory_is_torchs_error(total):
+    with pytest.raises(RuntimeError, match=rf"can't allocate memory.*\({2 * total},\)"):
+        packlib.pad_packed_sequence(PACKED, True, total_length=total)
 
 
 def test_unpack_of_no_features():

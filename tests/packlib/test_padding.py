@@ -181,6 +181,8 @@ def test_mask_of_lengths(lengths, max_len):
     assert mask.tolist() == [[t < n for t in range(total)] for n in lengths]
     assert [n for n in mask.sum(0).tolist() if n] == oracle.batch_sizes(lengths)
     oracle.same(packlib.mask_to_lengths(mask), torch.tensor(lengths))
+    found = packlib.mask_to_lengths(mask.flip(1), padding_side="left")
+    oracle.same(found, torch.tensor(lengths))
 
 
 def test_mask_of_empty_sequences():
@@ -210,3 +212,12 @@ def test_mask_faults(lengths, max_len, error, words):
 def test_masks_that_are_refused(mask, error, words):
     with pytest.raises(error, match=words):
         packlib.mask_to_lengths(mask)
+
+
+def test_a_mask_of_the_other_side_is_told():
+    with pytest.raises(ValueError, match="give padding_side='left'"):
+        packlib.mask_to_lengths(torch.tensor([[False, True]]))
+    with pytest.raises(ValueError, match="padding after real steps.* give padding_side='right'"):
+        packlib.mask_to_lengths(torch.tensor([[True, False]]), padding_side="left")
+    with pytest.raises(RuntimeError, match="padding_side to be one of left or right"):
+        packlib.mask_to_lengths(torch.tensor([[True, False]]), padding_side="top")
