@@ -25,9 +25,10 @@ import packlib
 
 CASES = [(16, 50, 32, 32), (32, 100, 64, 64), (32, 100, 64, 128), (64, 100, 256, 256),
          (16, 400, 128, 128), (128, 50, 512, 512)]  # sequences, longest, features, hidden
+SMALLER = [(4, 20, 32, 32), (1, 10, 32, 32)]  # in the rows, not in the summary
 KINDS = ["uniform", "skewed"]
 TASKS = [("LSTM", "training step"), ("GRU", "training step"), ("RNN", "training step"),
-         ("LSTM", "inference")]
+         ("LSTM", "inference"), ("GRU", "inference"), ("RNN", "inference")]
 
 
 def rivals(name: str, task: str, case: tuple[int, int, int, int], kind: str,
@@ -152,8 +153,8 @@ if __name__ == "__main__":
     chosen = [task for task in TASKS if task[0] in options.layers]
     ways = ["auto", *options.routes]
     rows = (measure(chosen, CASES[:2], 3, ways) if options.quick else
-            in_fresh_processes(measure, chosen, CASES, 5, ways))
-    summary = summarise(rows)
+            in_fresh_processes(measure, chosen, [*CASES, *SMALLER], 5, ways))
+    summary = summarise([row for row in rows if row["case"] in CASES])
     print(*(f"{name}: {value:.2f}" for name, value in summary.items()), sep="\n")
     if not options.quick and chosen == TASKS:
         save("layers", rows, summary)

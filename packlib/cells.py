@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from packlib.layout import Layout, eager_only
-from packlib.sequence import PackedSequence, layout_of, whole_order
+from packlib.sequence import PackedSequence, layout_of, whole_inverse, whole_order
 
 State = Tensor | tuple[Tensor, ...]
 
@@ -133,7 +133,7 @@ def run_packed(cell: Callable[[Tensor, Any], Any], packed: PackedSequence,
         i = layout.lengths.argmin()
         raise ValueError(f"state must be given, since sequence {i} is empty: its first state is "
                          "its last, and the cell will not be asked for it")
-    order = whole_order(packed)
+    order, inverse = whole_order(packed), whole_inverse(packed)
     if order is not None:
         states = tuple(s.index_select(0, order) for s in states)
 
@@ -144,8 +144,8 @@ def run_packed(cell: Callable[[Tensor, Any], Any], packed: PackedSequence,
         return new if many else (new,)
 
     output, last = walk(step, layout, packed.data, states or None)
-    if packed.unsorted_indices is not None:
-        last = tuple(s.index_select(0, packed.unsorted_indices) for s in last)
+    if inverse is not None:
+        last = tuple(s.index_select(0, inverse) for s in last)
     return PackedSequence.like(packed, output), last if many else last[0]
 
 

@@ -23,7 +23,7 @@ from packlib.layer_input import Checked, refuse_lengths, refuse_projection
 from packlib.ops import autocast_dtype, take, transformed
 from packlib.packing import pack_padded_sequence, pad_packed_sequence
 from packlib.routes import choose, choose_on_cuda, cover_cost
-from packlib.sequence import PackedSequence, whole_order
+from packlib.sequence import PackedSequence, whole_inverse, whole_order
 
 
 class _Packed(Checked):
@@ -80,16 +80,21 @@ class _Packed(Checked):
         return self._run(packed, states, given, route)
 
     def _chosen(self, packed: PackedSequence) -> str:
-        """The route, unless it is to be chosen for each direction of each layer."""
+        """The route of all layers and directions."""
         if torch.compiler.is_compiling():
             return "hoisted"  # the operators; what fits best depends on values
         if transformed():
             return "plain"  # of operators that torch can differentiate forwards, batch, and so on
-        if self.route != "auto" or not packed.data.is_cuda:
+        if self.route != "auto":
             return self.route
-        dtype = autocast_dtype(packed.data) or packed.dtype
-        return choose_on_cuda(self.mode, packed.layout, self.hidden_size, dtype,
-                              torch.is_grad_enabled(), self.proj_size > 0)
+        dtype, projected = autocast_dtype(packed.data), self.proj_size > 0
+        if packed.data.is_cuda:
+            return choose_on_cuda(self.mode, packed.layout, self.hidden_size, dtype or packed.dtype,
+                                  torch.is_grad_enabled(), projected)
+        if dtype is not None:
+            return "hoisted"  # torch's kernel would give other dtypes, and the dense one has none
+        weight: Any = self.weight_hh_l0
+        return choose(self.mode, packed.layout, packed.data, weight, projected)
 
     def _run_padded(self, input: Any, hx: Any, lengths: Any) -> tuple[Any, Any]:
         if not isinstance(input, Tensor) or input.dim() != 3:
@@ -109,7 +114,7 @@ class _Packed(Checked):
 
     def _run(self, packed: PackedSequence, states: tuple[Tensor, ...],
              given: bool, route: str) -> tuple[Any, Any]:
-        order, inverse = whole_order(packed), packed.unsorted_indices
+        order, inverse = whole_order(packed), whole_inverse(packed)
         if given and order is not None:
             states = tuple(s.index_select(1, order) for s in states)
         weights = {name: getattr(self, name) for name in self._flat_weights_names}
@@ -154,10 +159,10 @@ class _Packed(Checked):
         """Dense where all lengths are equal: cuDNN is faster then."""
         kernel = getattr(_VF, self.mode.lower())
         # in eval mode too what a backward needs must be kept, if there may be one
-        training = self.training or torch.is_grad_enabled()
+        training = dropout > 0 or torch.is_grad_enabled()
         options = self.bias, self.num_layers, dropout, training, self.bidirectional
         steps, size = len(batch_sizes), int(batch_sizes[0])
-        if steps * size > len(data):
+        if steps * size > len(data) or self.proj_size and data.is_cpu:  # oneDNN has no projection
             return kernel(data, batch_sizes, self._as_hx(states), weights, *options)
         grid = data.reshape(steps, size, -1)
         output, *last = kernel(grid, self._as_hx(states), weights, *options, False)
@@ -176,13 +181,11 @@ class _Packed(Checked):
                 state = tuple(s[len(last)] for s in states)
                 turn = _turn(packed) if suffix else _as_it_is
                 mine = self._direction_weights(weights, f"_l{layer}{suffix}", data.dtype)
-                way = route if route != "auto" else choose(self.mode, packed.layout, data, mine[1],
-                                                           self.proj_size > 0)
-                output, *state_n = self._run_direction(packed, turn(data), state, mine, way)
+                output, *state_n = self._run_direction(packed, turn(data), state, mine, route)
                 outputs.append(turn(output))
                 last.append(tuple(state_n))
             data = torch.cat(outputs, 1) if self.bidirectional else outputs[0]
-        if data.requires_grad and not self.bidirectional and way != "cover":
+        if data.requires_grad and not self.bidirectional and route != "cover":
             # its own memory, as torch's: the loop's backward sees its outputs again, and the caller
             # may change these in place
             data = data.clone()
@@ -198,14 +201,14 @@ class _Packed(Checked):
         return [w if w is None or w.dtype == dtype else w.to(dtype) for w in found]
 
     def _run_direction(self, packed: PackedSequence, data: Tensor, state: tuple[Tensor, ...],
-                       weights: list[Any], way: str) -> tuple[Tensor, ...]:
+                       weights: list[Any], route: str) -> tuple[Tensor, ...]:
         """One direction of one layer: rows and states longest sequence first."""
-        if way == "cover":
+        if route == "cover":
             return cover.lstm(packed.layout, cover_cost(data, weights[1]), data, *state,
                               *weights[:4])
         given: Any = data, *state, *weights
         relu = self.mode == "RNN_RELU"
-        if way == "hoisted":
+        if route == "hoisted":
             if self.mode == "LSTM":
                 return layer_ops.lstm(packed.batch_sizes, *given)[:3]
             if self.mode == "GRU":

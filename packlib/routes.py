@@ -3,7 +3,8 @@
 ``plain``: the loop that the book teaches; every option, any order of derivatives.
 ``hoisted``: the same loop with the GEMMs and the weights' gradients moved out of it.
 ``cover``: LSTM only; a few dense rectangles through the fused kernel.
-``torch``: torch's own kernel over all layers at once; on CUDA that is cuDNN's.
+``torch``: torch's own kernel over all layers at once; on CUDA that is cuDNN's. On the CPU it is
+chosen where it is the faster one: for equal lengths, or where no backward follows.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class Costs(NamedTuple):
         return Cost(**{name: rate.at(weights) for name, rate in self._asdict().items()})
 
 
-# Fitted by benchmarks/calibrate.py on two threads, float32; only their proportions matter.
+# An LSTM's, fitted by benchmarks/calibrate.py on two threads, float32; only their proportions
+# matter. Of torch's packed kernel only the forward pass: its backward grows with the square of T.
 CPU_COSTS = {
     ("cover", True): Costs(layer=Rate(296, 0.00027), call=Rate(313, 0.0015),
                            pad=Rate(280, 0.00026), step=Rate(4.05, 1.7e-05),
@@ -58,21 +60,36 @@ CPU_COSTS = {
                              cell=Rate(0.628, 3.8e-05)),
     ("hoisted", False): Costs(layer=Rate(206, 0.00019), step=Rate(14, 5.5e-05),
                               cell=Rate(0.284, 1.6e-05)),
+    ("torch", False): Costs(layer=Rate(94, 0.00013), step=Rate(14.5, 8.8e-05),
+                            cell=Rate(0.424, 1.5e-05)),
 }
 
 
-def choose(mode: str, layout: Layout, data: Tensor, w_hh: Tensor, projected: bool) -> str:
-    """The faster of ``hoisted`` and ``cover`` that can take this layer.
+# An RNN of so many steps or fewer is over before the hoisted loop has begun.
+SHORT = 20
 
-    The LSTM's dense kernel is fused on the CPU for float32 alone, without a projection; GRU and RNN
-    have none.
+
+def choose(mode: str, layout: Layout, data: Tensor, w_hh: Tensor, projected: bool) -> str:
+    """The fastest way for a layer of these weights; but on CUDA, see ``choose_on_cuda``.
+
+    The LSTM's dense kernel is fused on the CPU for float32 alone, without a projection. It is what
+    ``torch`` calls for equal lengths. GRU and RNN have none: without it torch's loop is the faster
+    one forward, since it is in C++, and the hoisted one backward.
     """
+    training = torch.is_grad_enabled()
     if mode != "LSTM" or projected or not fused(data):
-        return "hoisted"
-    dense, loop = cover_cost(data, w_hh), _cost("hoisted", data, w_hh)
-    covered = cover(layout, dense).price
-    looped = loop.layer + layout.num_steps * loop.step + len(data) * loop.cell
-    return "cover" if covered < looped else "hoisted"
+        late = training or not data.is_cpu or mode.startswith("RNN") and layout.num_steps > SHORT
+        return "hoisted" if late else "torch"
+    if layout.batch_sizes[0] == layout.batch_sizes[-1]:
+        return "torch"
+    prices = {way: _looped(layout, _cost(way, data, w_hh))
+              for way in (["hoisted"] if training else ["hoisted", "torch"])}
+    prices["cover"] = cover(layout, cover_cost(data, w_hh)).price
+    return min(prices, key=prices.__getitem__)
+
+
+def _looped(layout: Layout, cost: Cost) -> float:
+    return cost.layer + layout.num_steps * cost.step + layout.num_rows * cost.cell
 
 
 def cover_cost(data: Tensor, w_hh: Tensor) -> Cost:

@@ -310,6 +310,12 @@ def whole_order(packed: torch_rnn.PackedSequence) -> Tensor | None:
     return inverse.argsort()
 
 
+def whole_inverse(packed: torch_rnn.PackedSequence) -> Tensor | None:
+    """The place of each of the user's sequences (B,): undoes ``whole_order``."""
+    inverse = packed.unsorted_indices
+    return invert_permutation(packed.sorted_indices) if inverse is None else inverse
+
+
 def _as_many(one: Tensor, other: Tensor) -> bool:
     if torch.compiler.is_compiling():  # there the number of sequences with steps has no value yet
         from torch.fx.experimental.symbolic_shapes import statically_known_true

@@ -8,16 +8,48 @@ from packlib import routes
 from packlib.layout import Layout, check_lengths
 from tests.packlib.test_rnn import FEATURES, HIDDEN
 
+STAIRCASE, TINY, EQUAL = [60, 59, 30, 29, 3, 2], [9, 8, 2], [9] * 8
+needs_onednn = pytest.mark.skipif(not torch.backends.mkldnn.is_available(),
+                                  reason="this torch has no oneDNN")
 
-def test_the_choice():
-    """Loops for what has no fused kernel, and for the LSTM the cheaper of loop and rectangles."""
-    w_hh, layout = torch.zeros(4 * HIDDEN, HIDDEN), Layout.from_lengths(check_lengths([9] * 8))
-    data = torch.zeros(72, FEATURES)
-    assert routes.choose("GRU", layout, data, w_hh, False) == "hoisted"
-    assert routes.choose("LSTM", layout, data.double(), w_hh.double(), False) == "hoisted"
-    assert routes.choose("LSTM", layout, data, w_hh, True) == "hoisted"
-    if torch.backends.mkldnn.is_available():
-        assert routes.choose("LSTM", layout, data, w_hh, False) == "cover"
+
+@pytest.mark.parametrize(("route", "mode", "lengths", "dtype", "training", "projected"), [
+    # without a dense kernel the hoisted loop, or torch's where nothing is kept for a backward
+    ("hoisted", "GRU", STAIRCASE, torch.float32, True, False),
+    ("hoisted", "GRU", EQUAL, torch.float32, True, False),
+    ("torch", "GRU", STAIRCASE, torch.float32, False, False),
+    ("hoisted", "LSTM", EQUAL, torch.float64, True, False),
+    ("torch", "LSTM", STAIRCASE, torch.float64, False, False),
+    ("hoisted", "LSTM", EQUAL, torch.float32, True, True),
+    ("torch", "LSTM", STAIRCASE, torch.float32, False, True),
+    ("hoisted", "RNN_TANH", TINY, torch.float32, True, False),
+    ("hoisted", "RNN_TANH", STAIRCASE, torch.float32, False, False),
+    ("torch", "RNN_RELU", TINY, torch.float32, False, False),
+    # with one: by torch itself if a single call does it
+    *[pytest.param(route, "LSTM", lengths, torch.float32, training, False, marks=needs_onednn)
+      for route, lengths, training in [
+          ("torch", EQUAL, True), ("torch", EQUAL, False),
+          ("cover", STAIRCASE, True), ("cover", STAIRCASE, False),
+          ("torch", TINY, False)]],
+])
+def test_the_choice(route, mode, lengths, dtype, training, projected):
+    w_hh, layout = torch.zeros(4 * HIDDEN, HIDDEN), Layout.from_lengths(check_lengths(lengths))
+    data = torch.zeros(sum(lengths), FEATURES)
+    with torch.set_grad_enabled(training):
+        assert routes.choose(mode, layout, data.to(dtype), w_hh, projected) == route
+
+
+@pytest.mark.parametrize("lengths", [STAIRCASE, EQUAL, TINY], ids=str)
+@pytest.mark.parametrize("kind", [packlib.RNN, packlib.GRU, packlib.LSTM])
+def test_under_autocast_its_dtype_comes_out_whatever_the_route(kind, lengths):
+    layer = kind(FEATURES, HIDDEN)
+    packed = packlib.pack_sequence([torch.randn(n, FEATURES) for n in lengths])
+    with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
+        output, last = layer(packed)
+    exact, _ = layer(packed)
+    assert output.dtype == torch.bfloat16
+    assert {s.dtype for s in (last if isinstance(last, tuple) else [last])} == {torch.bfloat16}
+    torch.testing.assert_close(output.data.float(), exact.data, rtol=0, atol=0.03)
 
 
 UNIFORM = [9 * i % 512 + 1 for i in range(256)]

@@ -149,6 +149,19 @@ def test_the_order_is_filled_in_from_its_inverse():
         torch.testing.assert_close(gru(ours, initial)[1], last)
 
 
+def test_the_inverse_is_filled_in_where_states_come_back():
+    """No constructor leaves it out, but ``_replace`` can."""
+    p = packed().map(lambda data: data[:, None])
+    gru = packlib.GRU(1, 2)
+    total = packlib.run_packed(lambda x, s: s + x, p, torch.zeros(3, 1))[1]
+    assert total.flatten().tolist() == [1.0, 9.0, 11.0]
+    for whole in (p, rnn.PackedSequence(*p)):
+        half = whole._replace(unsorted_indices=None)
+        torch.testing.assert_close(gru(half)[1], gru(p)[1])
+        found = packlib.run_packed(lambda x, s: s + x, half, torch.zeros(3, 1))[1]
+        torch.testing.assert_close(found, total)
+
+
 # Torch's kernels read these numbers as if they lay one after the other.
 @pytest.mark.parametrize("kind", ["every second", "one repeated"])
 @pytest.mark.parametrize("mode", ["LSTM", "GRU", "RNN"])
