@@ -1,21 +1,21 @@
 """What stays of an LSTM's cover when Python is taken out: two floors of packlib's time.
 
 ``kernels``: oneDNN's dense kernels alone, on the cover's rectangles. ``operators``: with them the
-torch operators that lay out the cells, gather the results and carry gradients back, as one autograd
-function. Its plan is made beforehand; no argument is checked, nothing is planned or chosen.
+torch operators that lay out the cells and gather the results, and their derivatives. The plan is
+made beforehand; no argument is checked, nothing is planned or chosen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from race import lengths
 from torch import Tensor
 
 import packlib
-from packlib import cover, dense, routes
+from packlib import cover, routes
 
 
 class Plan(NamedTuple):
@@ -54,72 +54,46 @@ def kernels(plan: Plan, data: Tensor, layer: torch.nn.LSTM) -> Callable[[], None
     hidden, columns = layer.hidden_size, data.shape[1] + plan.covering.padded
     weights = [torch.randn(4 * hidden, columns), *(p.detach() for p in layer.parameters())]
     del weights[1]  # w_ih, which has a column more where there is padding
-    inputs = [(torch.randn(r.steps, r.size, columns), *torch.randn(2, r.size, hidden), weights)
+    inputs = [(torch.randn(r.steps, r.size, columns), *weights, *torch.randn(2, r.size, hidden))
               for r in plan.covering.rectangles]
+    lstm, step = torch.ops.aten, (2, hidden, 1, True)  # torch's number of the cell, and its shape
 
     def run() -> None:
         for given in inputs:
-            done = dense.forward(*given, plan.training)
+            *done, space = lstm.mkldnn_rnn_layer(*given, False, [], *step, False, False,
+                                                 plan.training)
             if plan.training:
-                dense.backward(done, given[3], done.output, done.h_n, done.c_n)
+                lstm.mkldnn_rnn_layer_backward(*given, *done, *done, False, *step, True, False, [],
+                                               False, space)
 
     return run
 
 
 def operators(plan: Plan, data: Tensor, layer: torch.nn.LSTM) -> Callable[[], tuple[Tensor, ...]]:
     """The operators: output (N, H), h_n and c_n (B, H) in the user's order."""
-    weights, shape = list(layer.parameters()), (len(plan.inverse), layer.hidden_size)
-    apply: Any = _Operators.apply if plan.training else lambda *given: _forward(*given)[0]
-    return lambda: apply(plan, data, torch.zeros(shape), torch.zeros(shape), *weights)
+    covering, shape = plan.covering, (len(plan.inverse), layer.hidden_size)
 
-
-def _forward(plan: Plan, data: Tensor, h0: Tensor, c0: Tensor,
-             *given: Tensor) -> tuple[tuple[Tensor, ...], list[dense.Run], list[Tensor]]:
-    covering, weights, cells = plan.covering, [w.detach() for w in given], data
-    if covering.padded:
-        rows = torch.constant_pad_nd(data, (0, 1, 0, 1))
-        rows.view(-1)[-1] = 1
-        cells = rows.index_select(0, plan.cells)
-        weights[0] = torch.cat([weights[0], plan.brake], 1)
-    h, c, runs, ended = h0[:len(plan.ends)], c0[:len(plan.ends)], [], []
-    for r, x in zip(covering.rectangles, cells.split_with_sizes(covering.cells), strict=True):
-        run = dense.forward(x.view(r.steps, r.size, -1), h, c, weights, plan.training)
-        h = run.h_n[:r.following]
-        c, end = run.c_n.split_with_sizes([r.following, r.size - r.following])
-        ended.append(end)
-        runs.append(run)
-    output = torch.cat([run.output.flatten(0, 1) for run in runs])
-    if covering.padded:
-        output = output.index_select(0, plan.rows)
-    h_n, c_n = output.index_select(0, plan.ends), torch.cat(ended[::-1])
-    last = (state.index_select(0, plan.inverse) for state in (h_n, c_n))
-    return (output, *last), runs, weights
-
-
-class _Operators(torch.autograd.Function):
-    """Gradients of the weights from that of the output, which is all that the benchmark asks."""
-
-    @staticmethod
-    def forward(ctx: Any, plan: Plan, *given: Tensor) -> Any:  # type: ignore[override]
-        outputs, ctx.runs, ctx.weights = _forward(plan, *given)
-        ctx.set_materialize_grads(False)
-        ctx.plan = plan
-        return outputs
-
-    @staticmethod
-    def backward(ctx: Any, d_output: Tensor, *_: Any) -> Any:  # type: ignore[override]
-        covering, runs, cells = ctx.plan.covering, ctx.runs, d_output
+    def run() -> tuple[Tensor, ...]:
+        weights, cells = list(layer.parameters()), data
         if covering.padded:
-            cells = torch.constant_pad_nd(d_output, (0, 0, 0, 1)).index_select(0, ctx.plan.cells)
-        zeros, total = torch.zeros_like(runs[0].h), []
-        d_h = d_c = zeros[:0]
-        parts = zip(covering.rectangles, runs, cells.split_with_sizes(covering.cells), strict=True)
-        for r, run, d_cells in list(parts)[::-1]:
-            ended = zeros[r.following:r.size]
-            _, d_h, d_c, *found = dense.backward(
-                run, ctx.weights, d_cells.reshape(run.output.shape), torch.cat([d_h, ended]),
-                torch.cat([d_c, ended]))
-            total = cover._added(total, found)
+            rows = torch.constant_pad_nd(data, (0, 1, 0, 1))
+            rows.view(-1)[-1] = 1
+            cells = rows.index_select(0, plan.cells)
+            weights[0] = torch.constant_pad_nd(weights[0], (0, 1))
+            weights[0].detach()[:, -1] = plan.brake
+        h = c = torch.zeros(1, *shape)
+        outputs, ended = [], []
+        for r, x in zip(covering.rectangles, cells.split_with_sizes(covering.cells), strict=True):
+            output, h, c = torch._VF.lstm(x.view(r.steps, r.size, -1), (h, c), weights, True, 1,
+                                          0.0, plan.training, False, False)
+            h = h[:, :r.following]
+            c, end = c.split_with_sizes([r.following, r.size - r.following], 1)
+            outputs.append(output.flatten(0, 1))
+            ended.append(end[0])
+        rows = torch.cat(outputs)
         if covering.padded:
-            total[0] = total[0][:, :-1].contiguous()
-        return None, None, None, None, *total
+            rows = rows.index_select(0, plan.rows)
+        last = rows.index_select(0, plan.ends), torch.cat(ended[::-1])
+        return rows, *(state.index_select(0, plan.inverse) for state in last)
+
+    return run

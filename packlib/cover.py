@@ -18,15 +18,13 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import _VF, Tensor
 
-from packlib import dense
+from packlib import fused
 from packlib.cells import lstm_layer
-from packlib.dense import Run
-from packlib.fused import by_steps, graph_is_kept, replayed
 from packlib.layout import Layout
 from packlib.ops import take
 
@@ -142,151 +140,68 @@ def _sooner(new: tuple[float, float, int], middle: tuple[float, float, int],
 
 
 def lstm(layout: Layout, cost: Cost, data: Tensor, h0: Tensor, c0: Tensor, w_ih: Tensor,
-         w_hh: Tensor, b_ih: Tensor | None, b_hh: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+         w_hh: Tensor, b_ih: Tensor | None, b_hh: Tensor | None) -> tuple[Tensor, ...]:
     """LSTM layer: data (N, F), h0 and c0 (B, H) -> output (N, H), h_n and c_n (B, H).
 
     Rows and states are longest sequence first; ``cost`` chooses the cover.
     """
-    tensors = data, h0, c0, w_ih, w_hh, b_ih, b_hh
-    if torch.is_grad_enabled():
-        return _Covered.apply(layout, cost, *tensors)
-    return _forward(layout, cost, False, tensors).outputs
+    return fused.call(functools.partial(_run, layout, cost), functools.partial(lstm_layer, layout),
+                      (data, h0, c0, w_ih, w_hh, b_ih, b_hh))
 
 
-class _Forward(NamedTuple):
-    """Output and last states; the cover, its runs, and the weights that they were given."""
-
-    outputs: tuple[Tensor, Tensor, Tensor]
-    cover: Cover
-    runs: list[Run]
-    weights: list[Tensor]
-
-
-class _Covered(torch.autograd.Function):
-    """The rectangles one after the other; backward from the last to the first."""
-
-    @staticmethod
-    def forward(ctx: Any, layout: Layout, cost: Cost,  # type: ignore[override]
-                *tensors: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        done = _forward(layout, cost, any(ctx.needs_input_grad), tensors)
-        ctx.set_materialize_grads(False)
-        ctx.layout, ctx.cover = layout, done.cover
-        ctx.graphs = [run.graph for run in done.runs]
-        ctx.save_for_backward(*tensors, done.weights[0],
-                              *(tensor for run in done.runs for tensor in run[:-1]))
-        return done.outputs
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:  # type: ignore[override]
-        saved = ctx.saved_tensors  # once: checkpointing computes them anew each time
-        inputs, w_ih, kept = saved[:7], saved[7], saved[8:]
-        if all(grad is None for grad in grads):
-            return None, None, *[None] * len(inputs)
-        if by_steps(grads):
-            return None, None, *replayed(
-                functools.partial(lstm_layer, ctx.layout), inputs, grads)
-        keep, each = graph_is_kept(), len(kept) // len(ctx.graphs)
-        runs = [Run._make([*kept[i * each:(i + 1) * each], graph])
-                for i, graph in enumerate(ctx.graphs)]
-        weights = [w_ih, *(w.detach() for w in inputs[4:] if w is not None)]
-        found = _backward(ctx.layout, ctx.cover, runs, weights, inputs[1], grads, keep,
-                          need_data=ctx.needs_input_grad[2])
-        if not keep:  # as autograd lets saved tensors go
-            ctx.graphs = None
-        return None, None, *found, *[None] * (len(inputs) - len(found))
-
-
-def _forward(layout: Layout, cost: Cost, training: bool,
-             tensors: Sequence[Tensor | None]) -> _Forward:
-    data, h0, c0, *weights = (t.detach() for t in tensors if t is not None)
-    covering = cover(layout, cost)
-    cells = data
+def _run(layout: Layout, cost: Cost, data: Tensor, h0: Tensor, c0: Tensor,
+         *given: Tensor | None) -> tuple[Tensor, ...]:
+    """Of torch's operators alone, whose derivatives torch knows: the rectangles one by one."""
+    covering, weights = cover(layout, cost), [w for w in given if w is not None]
+    cells, device = data, data.device
     if covering.padded:
         if _too_strong([*weights, c0]):
-            return _forward(layout, EXACT, training, tensors)
+            return _run(layout, EXACT, data, h0, c0, *given)
         rows = torch.constant_pad_nd(data, (0, 1, 0, 1))  # one more column, and a row of padding
-        rows.view(-1)[-1] = 1  # which is 1 in that column, and 0 as all else there
-        cells = take(rows, layout.tiles(covering.cuts, data.device))
-        weights[0] = torch.cat([weights[0], _brake(h0.shape[1], data.dtype, data.device)], 1)
-    h, (c, c_none) = h0[:covering.rectangles[0].size], _cut(c0, covering.rectangles[0].size)
-    c_n = [c_none]  # of sequences without more steps, the shortest first
-    runs = []
+        rows.detach().view(-1)[-1] = 1  # which is 1 in that column, and 0 as all else there
+        cells = _gathered(rows, layout.tiles(covering.cuts, device))
+        weights[0] = torch.constant_pad_nd(weights[0], (0, 1))
+        weights[0].detach()[:, -1] = _brake(h0.shape[1], data.dtype, device)
+    weights = _placed(weights)
+    started = covering.rectangles[0].size
+    h, (c, c_none) = h0[None, :started], _cut(c0[None], started)
+    outputs, c_n = [], [c_none]  # of sequences without more steps, the shortest first
     for r, x in zip(covering.rectangles, cells.split_with_sizes(covering.cells), strict=True):
-        run = dense.forward(x.view(r.steps, r.size, -1), h, c, weights, training)
-        h, (c, c_end) = run.h_n[:r.following], _cut(run.c_n, r.following)
+        output, h, c = _VF.lstm(x.view(r.steps, r.size, -1), (h, c), weights, len(weights) == 4, 1,
+                                0.0, torch.is_grad_enabled(), False, False)
+        h, (c, c_end) = h[:, :r.following], _cut(c, r.following)
+        outputs.append(output.flatten(0, 1))
         c_n.append(c_end)
-        runs.append(run)
-    outputs = [run.output.flatten(0, 1) for run in runs]
     output = torch.cat(outputs) if len(outputs) > 1 else outputs[0]
     if covering.padded:
-        output = take(output, layout.tiled(covering.cuts, data.device))
-    elif training and len(outputs) == 1:
-        output = output.clone()  # the caller may change it while the kernel still wants its own
-    h_n = output.index_select(0, layout.ends(data.device))
-    return _Forward((output, _joined([h_n, h0[h_n.shape[0]:]]), _joined(c_n[::-1])), covering, runs,
-                    weights)
+        output = _gathered(output, layout.tiled(covering.cuts, device))
+    h_n = output.index_select(0, layout.ends(device))
+    return output, _joined([h_n, h0[started:]], 0), _joined(c_n[::-1], 1)[0]
 
 
 def _cut(state: Tensor, count: int) -> tuple[Tensor, ...]:
-    """The first ``count`` rows, and the others."""
-    return state.split_with_sizes([count, state.shape[0] - count])
+    """The first ``count`` of the sequences in a state (1, B, H), and the others."""
+    return state.split_with_sizes([count, state.shape[1] - count], 1)
 
 
-def _joined(pieces: Sequence[Tensor]) -> Tensor:
-    """The pieces (n, *), of which some may have no rows, one after the other."""
-    some = [piece for piece in pieces if piece.shape[0]]
-    return torch.cat(some) if len(some) != 1 else some[0]
+def _joined(pieces: Sequence[Tensor], dim: int) -> Tensor:
+    """The pieces, of which some may be empty, one after the other."""
+    some = [piece for piece in pieces if piece.shape[dim]]
+    return torch.cat(some, dim) if len(some) != 1 else some[0]
 
 
-def _backward(layout: Layout, covering: Cover, runs: list[Run], weights: list[Tensor], h0: Tensor,
-              grads: Sequence[Tensor | None], keep: bool, need_data: bool) -> list[Tensor | None]:
-    """Gradients of data, h0, c0 and the weights from those of output, h_n and c_n."""
-    d_output, d_h_n, d_c_n = grads
-    zeros = torch.zeros_like(h0)
-    started = covering.rectangles[0].size
-    cells = h0.new_zeros(layout.num_rows, h0.shape[1]) if d_output is None else d_output
-    if d_h_n is not None:  # h_n is the last rows of the output
-        cells = cells.index_add(0, layout.ends(h0.device), d_h_n[:started])
-    if covering.padded:
-        cells = take(torch.constant_pad_nd(cells, (0, 0, 0, 1)),
-                     layout.tiles(covering.cuts, h0.device))
-    d_end = zeros if d_c_n is None else d_c_n
-    d_h = d_c = zeros[:0]  # of the sequences that go on after a rectangle
-    d_data: list[Tensor] = []
-    d_weights: list[Tensor] = []
-    parts = zip(covering.rectangles, runs, cells.split_with_sizes(covering.cells), strict=True)
-    for r, run, d_cells in list(parts)[::-1]:
-        ended = slice(r.following, r.size)
-        d_x, d_h, d_c, *found = dense.backward(
-            run, weights, d_cells.reshape(run.output.shape), _joined([d_h, zeros[ended]]),
-            _joined([d_c, d_end[ended]]), keep)
-        d_weights = _added(d_weights, found)
-        d_data.append(d_x.flatten(0, 1))
-    if covering.padded:
-        d_weights[0] = d_weights[0][:, :-1].contiguous()  # not the brake
-    d_first = _joined([d_h, (zeros if d_h_n is None else d_h_n)[started:]])
-    return [_of_data(layout, covering, d_data[::-1]) if need_data else None, d_first,
-            _joined([d_c, d_end[started:]]), *d_weights]
+def _gathered(rows: Tensor, numbers: Tensor) -> Tensor:
+    """``take``, but where a derivative is asked for: that of torch's own is made without Python."""
+    return rows.index_select(0, numbers) if rows.requires_grad else take(rows, numbers)
 
 
-def _of_data(layout: Layout, covering: Cover, d_cells: list[Tensor]) -> Tensor:
-    """The gradient of the packed rows (N, F) from those of each rectangle's cells."""
-    joined = torch.cat(d_cells) if len(d_cells) > 1 else d_cells[0]
-    if not covering.padded:
-        return joined
-    return take(joined[:, :-1], layout.tiled(covering.cuts, joined.device))
-
-
-def _added(total: list[Tensor], more: list[Tensor]) -> list[Tensor]:
-    """Both, which hold gradients of the same weights; in place but for the biases.
-
-    The kernel gives both of these the same tensor.
-    """
-    if not total:
-        return more
-    for sum_, w in zip(total[:2], more[:2], strict=True):
-        sum_.add_(w)
-    return [*total[:2], *(a + b for a, b in zip(total[2:], more[2:], strict=True))]
+def _placed(weights: list[Tensor]) -> list[Tensor]:
+    """cuDNN wants them in one piece of memory, else it copies them and warns at every call."""
+    if not weights[0].is_cuda:
+        return weights
+    whole = torch.cat([w.flatten() for w in weights])
+    return [part.view_as(w) for part, w in zip(whole.split([w.numel() for w in weights]), weights,
+                                               strict=True)]
 
 
 def _too_strong(numbers: list[Tensor]) -> bool:
@@ -300,7 +215,7 @@ def _too_strong(numbers: list[Tensor]) -> bool:
         return False
     count, squares = 0, 0.0
     for n in numbers:
-        flat = n.reshape(-1)
+        flat = n.detach().reshape(-1)
         count += flat.numel()
         squares += flat.dot(flat).item()
     return not 2 * math.sqrt(count * squares) < _pull(numbers[0].dtype)
@@ -313,8 +228,8 @@ def _pull(dtype: torch.dtype) -> float:
 
 @functools.lru_cache(maxsize=64)
 def _brake(size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """One more column of the input's weights, (4H, 1): input gate shut, forget gate open."""
+    """One more column of the input's weights, (4H,): input gate shut, forget gate open."""
     with torch.inference_mode(False):  # it is kept, and may serve a training step later
-        brake = torch.zeros(4 * size, 1, dtype=dtype, device=device)
+        brake = torch.zeros(4 * size, dtype=dtype, device=device)
         brake[:size], brake[size:2 * size] = -_pull(dtype), _pull(dtype)
     return brake

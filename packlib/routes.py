@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from packlib.cover import Cost, cover
-from packlib.dense import fused
 from packlib.layout import Layout
 
 ROUTES = ("auto", "plain", "hoisted", "cover", "torch")  # auto: see choose
@@ -77,7 +76,7 @@ def choose(mode: str, layout: Layout, data: Tensor, w_hh: Tensor, projected: boo
     one forward, since it is in C++, and the hoisted one backward.
     """
     training = torch.is_grad_enabled()
-    if mode != "LSTM" or projected or not fused(data):
+    if mode != "LSTM" or projected or not _fused(data):
         late = training or not data.is_cpu or mode.startswith("RNN") and layout.num_steps > SHORT
         return "hoisted" if late else "torch"
     if layout.batch_sizes[0] == layout.batch_sizes[-1]:
@@ -86,6 +85,11 @@ def choose(mode: str, layout: Layout, data: Tensor, w_hh: Tensor, projected: boo
               for way in (["hoisted"] if training else ["hoisted", "torch"])}
     prices["cover"] = cover(layout, cover_cost(data, w_hh)).price
     return min(prices, key=prices.__getitem__)
+
+
+def _fused(data: Tensor) -> bool:
+    """Whether oneDNN has the LSTM's dense kernel; torch takes it on the CPU for float32."""
+    return data.is_cpu and data.dtype == torch.float32 and torch.backends.mkldnn.is_available()
 
 
 def _looped(layout: Layout, cost: Cost) -> float:

@@ -1,6 +1,5 @@
 """Gradients by every route: of any order and any part, from any memory, and what may be changed."""
 
-import weakref
 
 import pytest
 import torch
@@ -8,7 +7,6 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import packlib
-from packlib import dense
 from tests.packlib.test_rnn import FEATURES, HIDDEN, first_states, flat
 from tests.packlib.test_routes import UNSORTED, WAYS, forced
 
@@ -145,20 +143,6 @@ def test_gradients_lie_row_after_row(kind, route):
     packed = packlib.pack_sequence([torch.ones(n, FEATURES) for n in (5, 3, 2)]).with_data(data)
     for grad in torch.autograd.grad(layer(packed)[0].data.sum(), [data, *layer.parameters()]):
         assert grad.is_contiguous()
-
-
-def test_a_cover_lets_its_graph_go_after_the_backward(monkeypatch):
-    """Where torch has no fused kernel for it, a cover has a graph inside."""
-    inside, forward = [], dense.forward
-    monkeypatch.setattr(dense, "forward", lambda *given: (
-        run := forward(*given), inside.append(weakref.ref(run.graph[0][0])))[0])
-    layer, _ = forced("LSTM", "cover")
-    packed = packlib.pack_sequence([torch.ones(n, FEATURES).double() for n in (5, 3, 2)])
-    loss = layer(packed)[0].data.sum()
-    loss.backward(retain_graph=True)
-    assert inside and all(output() is not None for output in inside)
-    loss.backward()
-    assert all(output() is None for output in inside)
 
 
 class _Dead(torch.autograd.Function):
