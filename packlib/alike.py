@@ -58,12 +58,12 @@ def alike_op(sizes: Tensor, order: Tensor | None, other_sizes: Tensor, other_ord
     one, other = (Layout.from_batch_sizes(host(s), None if o is None else host(o))
                   for s, o in ((sizes, order), (other_sizes, other_order)))
     _check(one, other, (name, other_name))
-    return torch.ones((), dtype=torch.bool)
+    return torch.ones((), dtype=torch.bool, device="cpu")
 
 
 @alike_op.register_fake
 def _(*_: Any) -> Tensor:
-    return torch.empty((), dtype=torch.bool)
+    return torch.empty((), dtype=torch.bool, device="cpu")
 
 
 def _difference(one: Layout, other: Layout) -> str | None:

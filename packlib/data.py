@@ -108,7 +108,7 @@ def _pack(packed: dict[Any, PackedSequence], allow_empty: bool, column: Column,
 def _pad(value: float | Mapping[Name, float], column: Column, sequences: list[Tensor]) -> Padded:
     if isinstance(value, Mapping):
         value = value.get(column.name, 0.0)
-    lengths = torch.tensor([len(s) for s in sequences])
+    lengths = torch.tensor([len(s) for s in sequences], device="cpu")
     grid = pad_sequence(sequences, batch_first=True, padding_value=value)
     return Padded(grid, lengths, lengths_to_mask(lengths))
 

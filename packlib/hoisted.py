@@ -40,7 +40,7 @@ def rnn_backward(layout: Layout, d_output: Tensor, d_h: Tensor, output: Tensor, 
                  w_hh: Tensor, relu: bool) -> Tensors:
     """Gradients of the gates (N, H), twice since input and state share them, and of h0 (B, H)."""
     d_gates = (output > 0).to(output.dtype) if relu else _one_minus_square(output)
-    dh = d_h.clone()
+    dh = _own(d_h)
     for gates, d_out in reversed(_steps(layout, d_gates, d_output)):
         live = dh[:len(gates)]
         gates.mul_(live.add_(d_out))
@@ -81,7 +81,7 @@ def gru_backward(layout: Layout, d_output: Tensor, d_h: Tensor, output: Tensor, 
     torch.sub(before(layout, h0, output), n, out=d_z).mul_(z).mul_(1 - z)
     torch.mul(to_n, r, out=d_n)
     torch.sub(1, r, out=d_r).mul_(d_n).mul_(hidden_n)
-    total, dh = torch.empty_like(output), d_h.clone()
+    total, dh = torch.empty_like(output), _own(d_h)
     by_gate = d_hidden.unflatten(1, (3, -1))
     for tot, d_out, gates_, gate, z_ in reversed(_steps(
             layout, total, d_output, by_gate, d_hidden, z)):
@@ -135,7 +135,7 @@ def lstm_backward(layout: Layout, d_output: Tensor, d_h: Tensor, d_c: Tensor, ga
     torch.mul(g, g, out=d_g).neg_().add_(1).mul_(i)
     torch.sub(1, o, out=d_o).mul_(o).mul_(cell_tanh)
     by_cell = d_gates[:, :3 * size].unflatten(1, (3, size))  # all but o
-    dh, dc = d_h.clone(), d_c.clone()
+    dh, dc = _own(d_h), _own(d_c)
     if w_hr is not None:
         d_output = d_output.clone()  # and then all of the gradient of each row
     for d_out, to_c_, f_, gate, ifg_, o_ in reversed(_steps(
@@ -170,3 +170,8 @@ def _added(b_ih: Tensor | None, b_hh: Tensor | None) -> Tensor | None:
 
 def _one_minus_square(x: Tensor) -> Tensor:
     return torch.mul(x, x).neg_().add_(1)
+
+
+def _own(grad: Tensor) -> Tensor:
+    """A copy to write to, row after row."""
+    return grad.clone(memory_format=torch.contiguous_format)

@@ -112,7 +112,8 @@ def from_cu_seqlens(data: Tensor, cu_seqlens: Tensor | list[int], *,
         raise ValueError("data must be (N, *), got a single number")
     rows = data.shape[0]
     if torch.compiler.is_compiling():
-        given = cu_seqlens if isinstance(cu_seqlens, Tensor) else torch.as_tensor(cu_seqlens)
+        given = (cu_seqlens if isinstance(cu_seqlens, Tensor) else
+                 torch.as_tensor(cu_seqlens, device="cpu"))
         return traced.pack_listed(data, diff_op(given, rows), False, allow_empty)
     offsets = _check_offsets(cu_seqlens, rows)
     return _pack(data, offsets[:-1], np.diff(offsets), allow_empty)

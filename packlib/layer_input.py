@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from packlib.ops import autocast_dtype
 from packlib.routes import ROUTES
 from packlib.sequence import PackedSequence
 
+GATES = {"LSTM": 4, "GRU": 3}
 EMBED = "; ids need an embedding first: packed.map(embedding)"
 
 
@@ -30,6 +32,39 @@ class Checked(torch.nn.RNNBase):
             raise ValueError("route='cover' is for LSTM: the others have no fused kernel to use")
         if self.proj_size and self.route == "cover":
             raise ValueError("route='cover' cannot take proj_size, since the fused kernel does not")
+
+    def checked_weights(self) -> dict[str, Tensor]:
+        """All of them by name; of one that somebody replaced a kernel may read past the end."""
+        found: dict[str, Tensor] = {}
+        first: Any = self.weight_ih_l0
+        for name, shape in zip(self._flat_weights_names, self._shapes(), strict=True):
+            weight = found[name] = getattr(self, name)
+            if not isinstance(weight, Tensor):
+                raise TypeError(f"{name} must be a Tensor, got {type(weight).__name__}"
+                                + ("; make the layer with bias=False to have no biases"
+                                   if name.startswith("bias") else ""))
+            if weight.shape != shape:
+                turned = weight.dim() == 2 and weight.shape[::-1] == shape
+                raise RuntimeError(
+                    f"{name} must have shape {shape}, got {tuple(weight.shape)}"
+                    + (": it is the other way round, give its .t()" if turned else ""))
+            if weight.device != first.device:
+                raise RuntimeError(f"{name} must be on {first.device} as weight_ih_l0 is, got "
+                                   f"{weight.device}")
+            if weight.dtype != first.dtype and autocast_dtype(weight, first) is None:
+                raise RuntimeError(f"{name} must be {first.dtype} as weight_ih_l0 is, got "
+                                   f"{weight.dtype}")
+        return found
+
+    def _shapes(self) -> Iterator[tuple[int, ...]]:
+        """In the order of ``_flat_weights_names``, which is that of torch's kernels."""
+        gates = GATES.get(self.mode, 1) * self.hidden_size
+        state, directions = self.proj_size or self.hidden_size, 1 + self.bidirectional
+        for layer in range(self.num_layers):
+            shapes = [(gates, state * directions if layer else self.input_size), (gates, state),
+                      *[(gates,)] * (2 * self.bias),
+                      *[(state, self.hidden_size)] * (self.proj_size > 0)]
+            yield from shapes * directions
 
     def check_data(self, data: Tensor) -> None:
         if data.dim() != 2:

@@ -105,16 +105,21 @@ def _like_output(data: Tensor, w_hh: Tensor, columns: int = 1) -> Tensor:
     return data.new_empty(data.shape[0], columns * w_hh.shape[1])
 
 
+def _whole_like(tensor: Tensor) -> Tensor:
+    """Of its shape, row after row whatever its own strides: so the loops make their results."""
+    return tensor.new_empty(tensor.shape)
+
+
 @rnn.register_fake
 def _(*given: Any) -> Any:
     _, data, h0, _, w_hh, *_ = given
-    return _like_output(data, w_hh), torch.empty_like(h0)
+    return _like_output(data, w_hh), _whole_like(h0)
 
 
 @gru.register_fake
 def _(*given: Any) -> Any:
     _, data, h0, _, w_hh, *_ = given
-    return (_like_output(data, w_hh), torch.empty_like(h0), _like_output(data, w_hh, 3),
+    return (_like_output(data, w_hh), _whole_like(h0), _like_output(data, w_hh, 3),
             _like_output(data, w_hh))
 
 
@@ -123,15 +128,14 @@ def _(*given: Any) -> Any:
     _, data, h0, c0, _, w_hh, *_ = given
     gates = data.new_empty(data.shape[0], w_hh.shape[0])
     cell, cell_tanh = (data.new_empty(data.shape[0], w_hh.shape[0] // 4) for _ in range(2))
-    return (_like_output(data, w_hh), torch.empty_like(h0), torch.empty_like(c0), gates, cell,
-            cell_tanh)
+    return _like_output(data, w_hh), _whole_like(h0), _whole_like(c0), gates, cell, cell_tanh
 
 
 def _fake_grads(states: Sequence[Tensor], data: Tensor, w_ih: Tensor, w_hh: Tensor,
                 need_data: bool) -> list[Tensor]:
     gates = w_hh.shape[0]
-    d_data = torch.empty_like(data) if need_data else data.new_empty(0)
-    return [*map(torch.empty_like, states), d_data, *map(torch.empty_like, (w_ih, w_hh)),
+    d_data = _whole_like(data) if need_data else data.new_empty(0)
+    return [*map(_whole_like, states), d_data, *map(_whole_like, (w_ih, w_hh)),
             w_hh.new_empty(gates), w_hh.new_empty(gates)]
 
 
@@ -151,7 +155,7 @@ def _(*given: Any) -> Any:
 def _(*given: Any) -> Any:
     *_, data, h0, c0, w_ih, w_hh, w_hr, need_data = given
     return [*_fake_grads([h0, c0], data, w_ih, w_hh, need_data),
-            *([] if w_hr is None else [torch.empty_like(w_hr)])]
+            *([] if w_hr is None else [_whole_like(w_hr)])]
 
 
 def _keep_rnn(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

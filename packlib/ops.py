@@ -91,7 +91,7 @@ def _gather(grid: Tensor, rows: Tensor) -> Tensor:
 
 def _scatter(data: Tensor, rows: Tensor, cells: int, value: Number = 0) -> Tensor:
     if data.dtype in SIGNED:
-        bits = torch.tensor(value, dtype=data.dtype).view(SIGNED[data.dtype]).item()
+        bits = torch.tensor(value, dtype=data.dtype, device="cpu").view(SIGNED[data.dtype]).item()
         return _scatter(data.view(SIGNED[data.dtype]), rows, cells, bits).view(data.dtype)
     shape = (cells, *data.shape[1:])
     if _large(data, shape):
@@ -151,7 +151,7 @@ def _fresh(like: Tensor, shape: tuple[int, ...], make: Callable[..., Any]) -> Te
         raise RuntimeError(f"can't allocate memory: {size} bytes for {shape} of {like.dtype}"
                            ) from error
     aligned = raw[-raw.ctypes.data % 64:][:size]  # to whole cache lines, as torch's memory is
-    return torch.empty(0, dtype=like.dtype).set_(  # type: ignore[call-overload]
+    return torch.empty(0, dtype=like.dtype, device="cpu").set_(  # type: ignore[call-overload]
         torch.from_numpy(aligned).untyped_storage(), 0, shape)
 
 

@@ -93,7 +93,7 @@ def lengths_to_mask(lengths: Tensor | list[int], max_len: int | None = None) -> 
             [ True,  True,  True]])
     """
     if torch.compiler.is_compiling():
-        given = lengths if isinstance(lengths, Tensor) else torch.as_tensor(lengths)
+        given = lengths if isinstance(lengths, Tensor) else torch.as_tensor(lengths, device=CPU)
         return mask_op(given, None if max_len is None else check_int("max_len", max_len))
     counts = check_lengths(lengths)
     longest = int(counts.max(initial=0))

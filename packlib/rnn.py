@@ -20,6 +20,7 @@ from torch.nn.utils import rnn as torch_rnn
 from packlib import cover, fused, layer_ops, moves, traced
 from packlib.cells import gru_layer, lstm_layer, rnn_layer
 from packlib.layer_input import Checked, refuse_lengths, refuse_projection
+from packlib.layout import eager_only
 from packlib.ops import autocast_dtype, take, transformed
 from packlib.packing import pack_padded_sequence, pad_packed_sequence
 from packlib.routes import choose, choose_on_cuda, cover_cost
@@ -68,22 +69,26 @@ class _Packed(Checked):
             return self._torch_forward(input, hx)
         packed = input if isinstance(input, PackedSequence) else PackedSequence.like(
             input, input.data)
+        weights = self.checked_weights()
         self.check_data(packed.data)
         states = self.first_states(packed, hx)
         self.check_route()  # it may have been set since
-        route, given = self._chosen(packed), hx is not None
+        route, given = self._chosen(packed, weights["weight_hh_l0"]), hx is not None
         dtype = autocast_dtype(packed.data)
         if dtype is not None and route != "torch":  # which knows of it
             with torch.autocast(packed.device.type, enabled=False):
                 return self._run(packed.map(lambda data: data.to(dtype)),
-                                 tuple(s.to(dtype) for s in states), given, route)
-        return self._run(packed, states, given, route)
+                                 tuple(s.to(dtype) for s in states), weights, given, route)
+        return self._run(packed, states, weights, given, route)
 
-    def _chosen(self, packed: PackedSequence) -> str:
+    def _chosen(self, packed: PackedSequence, w_hh: Tensor) -> str:
         """The route of all layers and directions."""
+        numbers = packed.data.is_complex() and self.route != "torch"
+        if numbers:
+            eager_only("a layer of complex numbers", "no operator has their derivatives")
         if torch.compiler.is_compiling():
             return "hoisted"  # the operators; what fits best depends on values
-        if transformed():
+        if numbers or transformed():
             return "plain"  # of operators that torch can differentiate forwards, batch, and so on
         if self.route != "auto":
             return self.route
@@ -93,8 +98,7 @@ class _Packed(Checked):
                                   torch.is_grad_enabled(), projected)
         if dtype is not None:
             return "hoisted"  # torch's kernel would give other dtypes, and the dense one has none
-        weight: Any = self.weight_hh_l0
-        return choose(self.mode, packed.layout, packed.data, weight, projected)
+        return choose(self.mode, packed.layout, packed.data, w_hh, projected)
 
     def _run_padded(self, input: Any, hx: Any, lengths: Any) -> tuple[Any, Any]:
         if not isinstance(input, Tensor) or input.dim() != 3:
@@ -113,11 +117,10 @@ class _Packed(Checked):
         return states if self.mode == "LSTM" else states[0]
 
     def _run(self, packed: PackedSequence, states: tuple[Tensor, ...],
-             given: bool, route: str) -> tuple[Any, Any]:
+             weights: dict[str, Tensor], given: bool, route: str) -> tuple[Any, Any]:
         order, inverse = whole_order(packed), whole_inverse(packed)
         if given and order is not None:
             states = tuple(s.index_select(1, order) for s in states)
-        weights = {name: getattr(self, name) for name in self._flat_weights_names}
         dropout = self.dropout if self.training else 0.0
         run = self._run_torch if route == "torch" else functools.partial(
             self._run_layers, route=route)

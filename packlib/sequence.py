@@ -74,8 +74,8 @@ class PackedSequence(torch_rnn.PackedSequence):
             unsorted_indices = invert_permutation(sorted_indices)
         elif sorted_indices is None:  # torch leaves it so, and then takes first states as sorted
             sorted_indices = invert_permutation(unsorted_indices)
-        sizes = batch_sizes.contiguous()  # torch's kernels look at no stride
-        return super().__new__(cls, data, sizes, sorted_indices, unsorted_indices)
+        return super().__new__(cls, data, *map(_ordinary, (batch_sizes, sorted_indices,
+                                                           unsorted_indices)))
 
     @classmethod
     def from_layout(cls, data: Tensor, layout: Layout) -> PackedSequence:
@@ -188,7 +188,7 @@ class PackedSequence(torch_rnn.PackedSequence):
         _, sizes, *indices = packed
         device = data.device
         indices = [i if i is None or i.device == device else i.to(device) for i in indices]
-        return cls._made(layout, data, sizes.contiguous(), *indices)
+        return cls._made(layout, data, *map(_ordinary, (sizes, *indices)))
 
     @classmethod
     def unchecked(cls, *fields: Any) -> PackedSequence:
@@ -244,6 +244,15 @@ class PackedSequence(torch_rnn.PackedSequence):
     __add__ = __radd__ = __mul__ = __rmul__ = __sub__ = __rsub__ = _no_arithmetic
     __truediv__ = __rtruediv__ = __matmul__ = __neg__ = __pow__ = _no_arithmetic
     __lt__ = __le__ = __gt__ = __ge__ = _no_arithmetic
+
+
+def _ordinary(field: Tensor | None) -> Tensor | None:
+    """In one piece, since torch's kernels look at no stride, and such as a backward may keep."""
+    if field is None:
+        return None
+    if field.is_inference() and not torch.is_inference_mode_enabled():
+        return field.clone()
+    return field.contiguous()
 
 
 def _traced() -> Any:

@@ -125,16 +125,35 @@ def test_export_with_open_sizes():
         same(exported.module()(x.detach(), counts), model(x.detach(), counts))
 
 
+@pytest.mark.parametrize("turned", [False, True], ids=["row by row", "column by column"])
 @pytest.mark.parametrize("name", ["rnn", "gru", "lstm"])
-def test_the_layers_operators_keep_torchs_rules(name):
+def test_the_layers_operators_keep_torchs_rules(name, turned):
     gates = {"rnn": 1, "gru": 3, "lstm": 4}[name] * 4
     packed = packlib.pack_sequence([torch.randn(n, 3) for n in SETS[0]], enforce_sorted=False)
 
     def leaf(*shape):
-        return torch.randn(shape, dtype=torch.float64, requires_grad=True)
+        made = torch.randn(shape, dtype=torch.float64)
+        if turned:  # in memory, as the weights of another library may lie
+            made = made.t().contiguous().t()
+        return made.requires_grad_()
 
     states = [leaf(5, 4) for _ in range(1 + (name == "lstm"))]
     inputs = (packed.batch_sizes, leaf(14, 3), *states, leaf(gates, 3), leaf(gates, 4),
               leaf(gates), leaf(gates), *([False] if name == "rnn" else []))
     found = torch.library.opcheck(getattr(packlib.layer_ops, name), inputs)
     assert set(found.values()) == {"SUCCESS"}
+
+
+@NEW_TORCH
+def test_by_the_default_backend_with_weights_column_by_column():
+    """It trusts the strides that an operator promises; other backends do not look."""
+    torch.manual_seed(0)
+    layer = packlib.LSTM(FEATURES, HIDDEN)
+    for weight in (layer.weight_ih_l0, layer.weight_hh_l0):
+        weight.data = weight.data.t().contiguous().t()
+    packed = packlib.pack_sequence([torch.randn(n, FEATURES) for n in (4, 2)])
+    state = torch.randn(2, 1, HIDDEN, 2).transpose(2, 3)
+    expected, found = (torch.autograd.grad(
+        run(packed, (state[0], state[1]))[0].data.pow(2).sum(), list(layer.parameters()))
+        for run in (layer, torch.compile(layer, fullgraph=True)))
+    same(found, expected)

@@ -297,6 +297,15 @@ def test_large_results(dtype, value, monkeypatch):
     torch.testing.assert_close(weight.grad, expected.to(dtype))
 
 
+def test_large_results_lie_with_their_input_whatever_the_default_device(monkeypatch):
+    monkeypatch.setattr(ops, "LARGE", 1)
+    data = torch.randn(4, 4)
+    with torch.device("meta"):
+        made = [ops.put(data, ROWS, 6, 1.5), ops.take(data, ROWS[:2] - ROWS[:2] // 2),
+                ops.joined([data, data]), ops.put(data.to(torch.uint16), ROWS, 6)]
+    assert {m.device.type for m in made} == {"cpu"}
+
+
 def test_forward_mode():
     """A dual tensor that asks for no gradient still carries its tangent."""
     from torch.autograd import forward_ad

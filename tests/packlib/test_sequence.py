@@ -182,6 +182,20 @@ def test_batch_sizes_that_do_not_lie_one_after_the_other(kind, mode):
         torch.testing.assert_close(ours(made)[0].data, expected)
 
 
+@pytest.mark.parametrize("mode", ["LSTM", "GRU", "RNN"])
+def test_fields_of_inference_mode_may_be_trained_with(mode):
+    """As new data of an old layout are; torch takes no order that was made there."""
+    with torch.inference_mode():
+        old = packed()
+    data = torch.randn(6, 2, requires_grad=True)
+    layer = getattr(packlib, mode)(2, 3)
+    expected = torch.autograd.grad(layer(packed().with_data(data))[0].data.sum(), data)
+    for new in (old.with_data(data), PackedSequence(data, *old[1:]), rnn.PackedSequence(
+            data, *old[1:])):
+        found = torch.autograd.grad(layer(new)[0].data.sum(), data)
+        torch.testing.assert_close(found, expected)
+
+
 def test_the_pair_is_taken_as_one_argument():
     oracle.same_fields(PackedSequence((DATA, SIZES)), rnn.PackedSequence((DATA, SIZES)))
 
