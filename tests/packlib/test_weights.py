@@ -90,6 +90,7 @@ def test_complex_ones_have_torchs_gradients(kind, route, lengths):
         torch.testing.assert_close(one, other)
 
 
+@pytest.mark.skipif(torch.__version__ < (2, 13), reason="torch 2.6 compiles no layer of ours")
 @pytest.mark.filterwarnings("ignore:Complex modules")
 def test_complex_ones_are_not_compiled():
     layer = packlib.GRU(FEATURES, HIDDEN, dtype=torch.complex128)
